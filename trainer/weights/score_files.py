@@ -30,7 +30,7 @@ ScoreFiles = Callable[[str], OpenScoreFile]
 def opening_once(data: AnyData) -> Iterator[ScoreFiles]:
     """Opens each score file of a run when it is first needed, until the context ends.
 
-    One whose images were seen in another way than those of the run is refused.
+    A file whose images were read in another way than this run reads them is refused.
 
     Weights, beliefs and the order of samples mostly come from one file, and each opening reads all
     of it to verify its checksum. What describes a file is known after the context, too.

@@ -34,7 +34,7 @@ class FieldImage:
     """An image of a program.
 
     Attributes:
-        image: Its path; that of its values, of shape (height, width, bands), ends in `.npy`.
+        image: Its path; a file of that name in `.npy` has the values. Shape (height, width, bands).
         low: Value that is to be black.
         high: Value that is to be white.
         bands: Those that are shown, counted from 1; none for the first ones.

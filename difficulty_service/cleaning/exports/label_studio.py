@@ -60,7 +60,7 @@ def write_label_studio(
         for sample_id, path in image_files(images, list(rows), copies, missing)
     }
     folders = [file.parent for file in files.values()] or [final]
-    # A storage cannot be the root itself, so the root is the folder above all images' folder.
+    # A storage cannot be the root itself, so the root is one folder further up.
     root = Path(os.path.commonpath(folders)).parent
     tasks = {
         key: _task(rows[key], "image", _address(path, root), version) for key, path in files.items()

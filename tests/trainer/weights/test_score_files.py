@@ -1,4 +1,4 @@
-"""Score files of a run: their images are seen as those of the run."""
+"""Score files of a run: the run reads images as they were scored."""
 
 from pathlib import Path
 
