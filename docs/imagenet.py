@@ -37,7 +37,7 @@ def table() -> str:
         (
             f"features of {clip.name}",
             f"{IMAGES:,} images, {RUNS} runs",
-            f"{2 * features:.0f} GB with the merged ones",
+            f"{features:.0f} GB",
             f"{rows / clip.extraction / GPUS / 60:.0f} min",
         ),
         (

@@ -23,9 +23,7 @@ CLASSES, IMAGES_OF_CLASS = 1000, 20
 WORDNET_IDS = [f"n{1440764 + 37 * number:08}" for number in range(CLASSES)]
 SMALLER = (
     ("--backbone clip-vit-b16 --augment-runs 5", "--backbone small"),
-    ("--device cuda:$gpu --workers 16", "--device cpu --workers 1"),
-    ("0 1 2 3 4 5 6 7", "0 1"),
-    ("$gpu/8", "$gpu/2"),
+    ("--device all", "--device cpu"),
     (
         "--set data.train=",
         "--set model.name=small_resnet --set model.widths=[4] --set model.blocks=[1] "
