@@ -10,6 +10,7 @@ from torch import Tensor
 
 from trainer.metrics.calibration import adaptive_ece, classwise_ece, ece, l2_ece, mce
 from trainer.metrics.proper_scores import accuracy, brier_score, nll, top_5_accuracy
+from trainer.metrics.smooth_calibration import smooth_ece
 
 METRICS: dict[str, Callable[[Tensor, Tensor], float]] = {
     "accuracy": accuracy,
@@ -18,6 +19,7 @@ METRICS: dict[str, Callable[[Tensor, Tensor], float]] = {
     "brier_score": brier_score,
     "ece": ece,
     "adaptive_ece": adaptive_ece,
+    "smooth_ece": smooth_ece,
     "classwise_ece": classwise_ece,
     "l2_ece": l2_ece,
     "mce": mce,

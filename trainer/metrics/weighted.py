@@ -28,6 +28,7 @@ from trainer.metrics.selective import (
     e_aurc_of_errors,
     misclassification_rates,
 )
+from trainer.metrics.smooth_calibration import fixed_point, residuals_on_grid
 
 Counts = NDArray[np.float64]
 """How often each sample counts, in whole numbers. Shape (resamples, samples)."""
@@ -76,6 +77,7 @@ def weighted_mean(counts: Counts, numbers: NDArray[np.generic]) -> NDArray[np.fl
 
 EQUAL_WIDTH_NAMES = ("ece", "l2_ece", "mce")
 EQUAL_MASS_NAMES = ("adaptive_ece",)
+SMOOTH_NAMES = ("smooth_ece",)
 CLASSWISE_NAMES = ("classwise_ece",)
 
 
@@ -117,6 +119,17 @@ def weighted_equal_mass(logits: Tensor, targets: Tensor) -> Statistic:
 
     def statistic(counts: Counts) -> Values:
         return {"adaptive_ece": _equal_mass_ece(counts[:, order], gaps)}
+
+    return statistic
+
+
+def weighted_smooth(logits: Tensor, targets: Tensor) -> Statistic:
+    """Prepares the metrics of SMOOTH_NAMES; see `weighted_metrics`."""
+    residuals = residuals_on_grid(*map(as_array, confidence_and_correct(logits, targets)))
+
+    def statistic(counts: Counts) -> Values:
+        masses = (residuals @ counts.T).T / counts.sum(axis=1, keepdims=True)
+        return {"smooth_ece": fixed_point(masses)}
 
     return statistic
 
@@ -284,6 +297,7 @@ FAMILIES: tuple[tuple[tuple[str, ...], Callable[[Tensor, Tensor], Statistic]], .
     (MEAN_NAMES, weighted_means),
     (EQUAL_WIDTH_NAMES, weighted_equal_width),
     (EQUAL_MASS_NAMES, weighted_equal_mass),
+    (SMOOTH_NAMES, weighted_smooth),
     (CLASSWISE_NAMES, weighted_classwise),
     *((ranking_names(by), partial(weighted_ranking, by=by)) for by in CERTAINTIES),
 )

@@ -100,6 +100,7 @@ COLUMNS = {
         TableColumn("brier_score", "Brier score", "lower", decimals=4),
         TableColumn("ece", "ECE", "lower", PERCENT),
         TableColumn("adaptive_ece", "adaptive ECE", "lower", PERCENT),
+        TableColumn("smooth_ece", "smooth ECE", "lower", PERCENT),
         TableColumn("classwise_ece", "class-wise ECE", "lower", PERCENT, decimals=3),
         TableColumn("l2_ece", "L2-ECE", "lower", PERCENT),
         TableColumn("mce", "MCE", "lower", PERCENT),
