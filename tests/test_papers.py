@@ -17,6 +17,12 @@ from trainer.recipes.file import read_recipe, shipped_recipes
 
 CONTENTS = Path(__file__).parent / "data" / "papers_contents.csv"
 RESULTS = read_results()
+DOCS = PAGE.parent
+CONSTANTS = {"0.032", "0.05", "0.1", "0.3", "0.32"}
+"""Alphas and smoothing that the numbers of lines belong to."""
+
+STUDIES = re.compile(r"\((?:small|few)|findings\.md#(?:which-part-counts|sentences|images-that-a)")
+"""Mark of a line whose numbers are from a study of docs/findings.md that has its table as CSV."""
 TEXTS = {
     "difficulty": "004_*.txt",
     "focal": "001_*.txt",
@@ -145,6 +151,53 @@ def test_published_numbers_stand_in_the_text_of_their_paper(
     ]
 
     assert missing == []
+
+
+def cells_of_ours() -> list[dict[str, str]]:
+    """Every number of ours that a study has measured, and the cell that it is from."""
+    with (DOCS / "papers" / "ours.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def recomputed(cell: Mapping[str, str]) -> float:
+    """The number that a cell has, from the table of its study."""
+    wanted = dict(each.split("=", 1) for each in cell["row"].split("|"))
+    with (DOCS / cell["file"]).open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if wanted.items() <= row.items()]
+    column, (row,) = cell["column"], rows
+    value = float(row[column])
+    if cell["formula"] == "value - difference":
+        return value - float(row.get(f"{column}: difference") or row["difference"])
+    return {"value": value, "100 - value": 100 - value, "100 * value": 100 * value}[cell["formula"]]
+
+
+@pytest.mark.parametrize(
+    "cell", cells_of_ours(), ids=lambda cell: f"{cell['paper']}, {cell['result']}, {cell['number']}"
+)
+def test_our_number_is_that_of_its_study(cell: Mapping[str, str]) -> None:
+    step = 10.0 ** -len(cell["number"].partition(".")[2])
+    # A value and a difference are rounded each.
+    rounding = 0.01 if "difference" in cell["formula"] else 0
+
+    assert float(cell["number"]) == pytest.approx(recomputed(cell), abs=step / 2 + rounding + 1e-9)
+
+
+def test_every_number_of_a_line_that_names_a_study_is_recomputed() -> None:
+    cells: dict[tuple[str, str, str], list[str]] = {}
+    for cell in cells_of_ours():
+        cells.setdefault((cell["paper"], cell["result"], cell["part"]), []).append(cell["number"])
+    shown = {
+        (each.paper, each.result, each.part): [
+            number
+            for number in re.findall(r"(?<![.\d])\d+\.\d+(?![.\d])", each.ours)
+            if number not in CONSTANTS
+        ]
+        for each in RESULTS
+    }
+
+    assert {line: shown[line] for line in cells} == cells
+    named = {(each.paper, each.result, each.part) for each in RESULTS if STUDIES.search(each.ours)}
+    assert {line for line in named if shown[line]} <= cells.keys()
 
 
 @pytest.mark.parametrize("gamma", [0.0, 4.0])

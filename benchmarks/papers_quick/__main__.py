@@ -22,7 +22,7 @@ from typing import TextIO
 
 from benchmarks.papers_quick.processes import call
 from benchmarks.papers_quick.rows import ROWS, Row
-from benchmarks.papers_quick.small_data import prepare
+from benchmarks.papers_quick.small_data import prepare, taken
 from benchmarks.real_data import shared_folder, skipped
 from difficulty_service.base.threads import num_workers
 
@@ -77,8 +77,10 @@ def run(row: Row, folder: Path, places: dict[str, str], call: Call = call) -> bo
         succeeded = all(
             _succeeds(command.format(out=folder, **places), log, call) for command in row.commands
         )
+    outcome = "ok" if succeeded else "failed"
     print(
-        f"{row.name:24} {'ok' if succeeded else 'failed'}, {time.monotonic() - began:.0f} s",
+        f"{row.name:24} {outcome}, {time.monotonic() - began:.0f} s, "
+        f"of {taken(row.commands) or 'no data'}",
         flush=True,
     )
     if succeeded:

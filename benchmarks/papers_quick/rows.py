@@ -82,6 +82,9 @@ SAMPLE_DIFFICULTY = (
                 for severity in (1, 5)
             ),
             "figures {out}/fog-1.parquet {out}/fog-5.parquet --out {out}/figures",
+            "score {cifar10} --backbone builtin --id-column index --label-column noisy_worst "
+            "--out {out}/wrong.parquet",
+            "audit {out}/wrong.parquet --against {cifar10} --join index --column label",
         ),
     ),
     Row(

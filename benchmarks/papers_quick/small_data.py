@@ -50,6 +50,15 @@ def prepare(shared: Path, folder: Path) -> dict[str, str]:
     return {**found, "mobilenet": str(weights), "bert": str(bert)}
 
 
+def taken(commands: Sequence[str]) -> str:
+    """What some commands take from which tables, in words; empty where they need none."""
+    return ", ".join(
+        f"{rows} rows of {source}"
+        for name, (source, rows) in SOURCES.items()
+        if any(f"{{{name}}}" in command for command in commands)
+    )
+
+
 def _write_bert(folder: Path, texts: Sequence[str]) -> None:
     """A small random BERT, with a tokenizer that knows the frequent words of some texts."""
     import transformers

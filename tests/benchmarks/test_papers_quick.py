@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.papers_quick.__main__ import DONE, LOG, run
 from benchmarks.papers_quick.rows import ROWS, Row
-from benchmarks.papers_quick.small_data import SOURCES, prepare
+from benchmarks.papers_quick.small_data import SOURCES, prepare, taken
 from trainer.recipes.file import read_recipe
 
 ForkCommand = Callable[..., ForkServerProcess]
@@ -60,6 +60,15 @@ def test_a_reduced_form_runs_and_is_not_run_again(
     written = (tmp_path / name / LOG).stat().st_mtime_ns
     assert run(row, tmp_path / name, places, call)
     assert (tmp_path / name / LOG).stat().st_mtime_ns == written
+
+
+def test_a_row_says_what_it_takes_from_which_table() -> None:
+    (row,) = (each for each in ROWS if each.name == "difficulty-ood")
+
+    assert taken(row.commands) == (
+        "300 rows of cifar10_train_1, 120 rows of cifar10_test, 120 rows of mnist_ood2000"
+    )
+    assert taken(["benchmarks.studies.toys --seeds 2"]) == ""
 
 
 def test_what_an_interrupted_row_has_left_is_removed(tmp_path: Path) -> None:
