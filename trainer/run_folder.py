@@ -24,6 +24,7 @@ VERSION = 1
 CHECKPOINT = "checkpoint.pt"
 CORRUPTIONS = "corruptions.json"
 DISTANCES = "distances.parquet"
+DYNAMICS = "dynamics.parquet"
 ERRORS = "errors.parquet"
 EVALUATION = "evaluation.json"
 EVALUATION_ERRORS = "evaluation_errors.parquet"

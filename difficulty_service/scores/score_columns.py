@@ -60,6 +60,12 @@ _CLASSIFIER: Remedy = (
 )
 
 
+_DYNAMICS: Remedy = (
+    "train a classifier with ",
+    Setting("write_dynamics", "dynamics.parquet"),
+    ", whose file has it",
+)
+
 _TWO_CLASSES: Remedy = (
     "name classes with ",
     Setting("classes", "cat,dog"),
@@ -105,8 +111,16 @@ _OWN = (
     ),
 )
 
-MEASURES: Mapping[str, str] = {"rmd": "RMD", "loss": "loss", "md_agnostic": "distance"}
+MEASURES: Mapping[str, str] = {
+    "rmd": "RMD",
+    "loss": "loss",
+    "md_agnostic": "distance",
+    "el2n": "EL2N",
+}
 """Columns of difficulty and a word for each; a file is ordered by the first that it has."""
+
+LEARNED = ("aum", "el2n", "forgetting", "incorrectness")
+"""Columns of a file of how a classifier learned its training samples."""
 
 OF_CLASSES = (
     *("md", "rmd", "rmd_std", "rmd_loo", "nearest_label", "nearest_label_name", "label_margin"),
@@ -180,7 +194,7 @@ _OWN_COLUMNS = (
         "percentile",
         "float32",
         "0 easiest to 1 hardest",
-        "Rank in this file by `rmd`, or without it by `loss` or `md_agnostic`.",
+        "Rank in this file by `rmd`, or without it by `loss`, `md_agnostic` or `el2n`.",
     ),
     ColumnKind(
         "duplicate_of",
@@ -291,6 +305,36 @@ _OWN_COLUMNS = (
         "0 to 1; larger is harder",
         "1 minus the confidence of that classifier.",
         remedy=_CLASSIFIER,
+    ),
+    ColumnKind(
+        "aum",
+        "float64",
+        "logits, either sign; larger is harder",
+        "Largest logit of another class minus the label's, mean over the epochs of a training: the "
+        "area under the margin, negated.",
+        remedy=_DYNAMICS,
+    ),
+    ColumnKind(
+        "el2n",
+        "float64",
+        "0 to √2; larger is harder",
+        "Length of the probabilities minus the one-hot label, mean over those epochs.",
+        remedy=_DYNAMICS,
+    ),
+    ColumnKind(
+        "forgetting",
+        "float64",
+        "epochs; larger is harder",
+        "How often the sample was wrong after it had been right; the number of epochs where it "
+        "never was.",
+        remedy=_DYNAMICS,
+    ),
+    ColumnKind(
+        "incorrectness",
+        "float64",
+        "0 to 1; larger is harder",
+        "Share of those epochs in which the sample was wrong.",
+        remedy=_DYNAMICS,
     ),
 )
 

@@ -1,5 +1,6 @@
 """`difficulty train`: a recipe in, a folder of a run out."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -36,6 +37,7 @@ def train(
     scores: Scores = None,
     out: Path | None = None,
     settings: Settings = None,
+    write_dynamics: Annotated[Path | None, Parameter(metavar="SCORES")] = None,
     resume: bool = False,
     device: Device = "auto",
     jobs: Jobs = None,
@@ -53,11 +55,13 @@ def train(
     Args:
         list_recipes: List the shipped recipes, and train none.
         out: Folder of the run; default: runs/NAME of the recipe.
+        write_dynamics: Also write a score file with how each training sample was learned: aum,
+            el2n, forgetting and incorrectness over the epochs, averaged over the seeds.
         resume: Resume a run that was stopped.
         seed: Train only this seed, instead of all seeds of the recipe.
     """
     if list_recipes:
-        given = (recipe, scores, out, settings, jobs, ray_address, seed, on_error)
+        given = (recipe, scores, out, settings, write_dynamics, jobs, ray_address, seed, on_error)
         flags = (resume, device != "auto", engine != "local")
         if any(flags) or any(each is not None for each in given):
             raise WrongCall("--list trains nothing, so a recipe or an option would change nothing")
@@ -66,32 +70,14 @@ def train(
     if recipe is None:
         raise WrongCall("difficulty train needs RECIPE; --list shows those that ship with it")
     from trainer.console import train_seed
-    from trainer.recipes.file import read_recipe
-    from trainer.recipes.overrides import (
-        NEEDS_SCORES,
-        SCORE_KEYS,
-        keys_of_overrides,
-        split_overrides,
-        used_scores,
-        with_scores,
-    )
 
     changes = list(settings or [])
-    changed = keys_of_overrides(split_overrides(changes))
-    for option, value, key in (
-        *(("--scores", scores, key) for key in SCORE_KEYS),
-        ("--seed", seed, "training.seeds"),
-        ("--on-error", on_error, "data.on_error"),
-    ):
-        if value is not None and key in changed:
-            raise WrongCall(f"{option} and --set {key} exclude each other; give one")
+    _refuse_both(changes, scores, seed, on_error, write_dynamics)
     if on_error is not None:
         changes.append(f"data.on_error={on_error}")
-    chosen = read_recipe(recipe, changes)
-    if scores is not None:
-        if not used_scores(chosen):
-            raise WrongCall(f"--scores {scores} {NEEDS_SCORES}")
-        chosen = with_scores(chosen, str(scores))
+    if write_dynamics is not None:
+        changes.append("training.dynamics=true")
+    chosen = _read(recipe, changes, scores)
     seeds = chosen.training.seeds if seed is None else (seed,)
     folder = out or Path("runs") / chosen.name
     several = several_seeds(device, jobs, engine, ray_address)
@@ -102,12 +88,60 @@ def train(
             if not train_seed(chosen, each, folder, device, resume=resume):
                 raise SystemExit(STOPPED)
     print_result(folder, seeds)
+    if write_dynamics is not None:
+        _write_dynamics(write_dynamics, folder, seeds)
+
+
+def _refuse_both(
+    changes: Sequence[str],
+    scores: Path | None,
+    seed: int | None,
+    on_error: str | None,
+    write_dynamics: Path | None,
+) -> None:
+    """Refuses an option beside the key of a recipe that it stands for, and a wrong file name."""
+    from trainer.recipes.overrides import SCORE_KEYS, keys_of_overrides, split_overrides
+
+    changed = keys_of_overrides(split_overrides(changes))
+    for option, value, key in (
+        *(("--scores", scores, key) for key in SCORE_KEYS),
+        ("--seed", seed, "training.seeds"),
+        ("--on-error", on_error, "data.on_error"),
+        ("--write-dynamics", write_dynamics, "training.dynamics"),
+    ):
+        if value is not None and key in changed:
+            raise WrongCall(f"{option} and --set {key} exclude each other; give one")
+    if write_dynamics is not None:
+        from difficulty_service.scores.file import require_score_file_name
+
+        require_score_file_name(write_dynamics)
+
+
+def _read(recipe: str, changes: Sequence[str], scores: Path | None) -> "ReadRecipe":
+    """The recipe with what a call changes."""
+    from trainer.recipes.file import read_recipe
+    from trainer.recipes.overrides import NEEDS_SCORES, used_scores, with_scores
+
+    chosen = read_recipe(recipe, changes)
+    if scores is None:
+        return chosen
+    if not used_scores(chosen):
+        raise WrongCall(f"--scores {scores} {NEEDS_SCORES}")
+    return with_scores(chosen, str(scores))
+
+
+def _write_dynamics(path: Path, folder: Path, seeds: Sequence[int]) -> None:
+    """Writes the score file of how samples were learned, by the main process."""
+    from difficulty_service.cli.console import out
+    from trainer.reports.dynamics import write_dynamics_scores
+
+    if os.environ.get("RANK", "0") == "0":
+        write_dynamics_scores(path, folder, seeds)
+        out.print(f"how each training sample was learned is in {path}", markup=False)
 
 
 def print_result(folder: Path, seeds: Sequence[int]) -> None:
     """Prints the metrics as trained, where the models are, and the command that evaluates them."""
-    import os
-
     from difficulty_service.base.wording import count_of
     from difficulty_service.cli.console import out
     from trainer.reports.evaluation import describe_result

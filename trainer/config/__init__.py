@@ -302,6 +302,8 @@ class TrainingConfig(RecipeTable):
     """Channels last in memory; faster for convolutions."""
     compile: bool = False
     """Compile the model; faster on a GPU in long runs."""
+    dynamics: Annotated[bool | None, needs("training.mixing", "none")] = None
+    """Record how each sample is learned; `difficulty train --write-dynamics` sets it."""
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Decay per step of a moving average of the parameters, which is evaluated and saved."""
     sync_batchnorm: bool = False

@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from accelerate import Accelerator
 from torch import nn
 
+from difficulty_service.base.files import replacing
+from difficulty_service.base.tables import write_parquet
 from trainer import run_folder
 from trainer.config import LossConfig, Recipe, ScoreWeights
 from trainer.data import Splits
@@ -19,6 +22,7 @@ from trainer.losses import loss_constants
 from trainer.runs.model_file import write_parameters
 from trainer.samples import Samples
 from trainer.training.accelerator import predict_split
+from trainer.training.dynamics import Dynamics
 from trainer.training.state import TrainState
 from trainer.training.supervision import LabelBeliefs
 from trainer.weights.formula import WeightsDistribution
@@ -47,9 +51,20 @@ def finish(
         return
     write_parameters(folder / run_folder.MODEL, model)
     run_folder.write_json(folder / run_folder.FINAL, _final_epoch(state, recipe))
+    if state.dynamics is not None:
+        _write_dynamics(folder / run_folder.DYNAMICS, splits.train, state.dynamics)
     for name, split_predictions in predictions.items():
         write_predictions(folder / name, split_predictions)
     write_metrics(folder / run_folder.METRICS, _evaluate(predictions))
+
+
+def _write_dynamics(path: Path, samples: Samples, dynamics: Dynamics) -> None:
+    """Writes how each training sample was learned, a row each."""
+    columns = {name: values.numpy() for name, values in dynamics.columns().items()}
+    labels = samples.labels.int().numpy()
+    with replacing(path) as temporary:
+        rows = {"sample_id": list(samples.sample_ids), "label": labels, **columns}
+        write_parquet(temporary, pa.table(rows))
 
 
 def _final_epoch(state: TrainState, recipe: Recipe) -> dict[str, Any]:

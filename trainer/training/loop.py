@@ -155,6 +155,8 @@ def _end_epoch(
         call_hook(state.objective.loss, "after_epoch", *confidence_and_correct(logits, targets))
         if state.best is not None:
             state.best.update(progress.epoch + 1, record[f"validation_{state.best.by}"], model)
+    if state.dynamics is not None:
+        state.dynamics.end_epoch(accelerator)
     rows: list[dict[str, Any]] = getattr(state.objective.loss, "epoch_rows", list)()
     progress.loss_rows += [{"epoch": progress.epoch + 1, **row} for row in rows]
     progress.history.append(record)

@@ -27,6 +27,7 @@ from trainer.data import Splits
 from trainer.losses import call_hook, make_loss
 from trainer.models import build_model
 from trainer.training.accelerator import require_processes
+from trainer.training.dynamics import Dynamics
 from trainer.training.moving_average import MovingAverage
 from trainer.training.objective import Objective
 from trainer.training.plan import Purpose, seed_of
@@ -66,6 +67,7 @@ class Checkpoint:
     average: Mapping[str, Any]
     scaler: Mapping[str, Any]
     best: Mapping[str, Any] = field(default_factory=dict)
+    dynamics: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -149,6 +151,7 @@ class TrainState:
         progress: How far the run is.
         best: The best epoch, if the recipe asks for it.
         unsharded: A model on the CPU to copy, where the parameters are spread over the processes.
+        dynamics: How each sample is learned, if the recipe asks for it.
     """
 
     model: nn.Module
@@ -158,6 +161,7 @@ class TrainState:
     progress: TrainingProgress
     best: BestEpoch | None = None
     unsharded: nn.Module | None = None
+    dynamics: Dynamics | None = None
 
     def final_model(self, accelerator: Accelerator) -> nn.Module:
         """The model, or its moving average, at this step; all processes must call this together."""
@@ -213,7 +217,10 @@ def make_train_state(
     for state in optimiser.state.values():
         if "step" in state:
             state["step"] = state["step"].cpu()
-    return TrainState(model, optimiser, objective, average, TrainingProgress(), best, unsharded)
+    dynamics = Dynamics.of(len(splits.train)) if settings.dynamics else None
+    return TrainState(
+        model, optimiser, objective, average, TrainingProgress(), best, unsharded, dynamics
+    )
 
 
 def _synchronised(model: nn.Module, accelerator: Accelerator) -> nn.Module:
@@ -277,6 +284,7 @@ def save_train_state(
         average=whole(state.average.state_dict()) if state.average is not None else {},
         scaler=scaler.state_dict() if scaler is not None else {},
         best=vars(state.best) if state.best is not None else {},
+        dynamics=state.dynamics.state(accelerator) if state.dynamics is not None else {},
     )
     if not accelerator.is_main_process:
         return
@@ -298,5 +306,7 @@ def resume_train_state(
         load_model(state.average, checkpoint.average)
     if accelerator.scaler is not None and checkpoint.scaler:
         accelerator.scaler.load_state_dict(checkpoint.scaler)
+    if state.dynamics is not None:
+        state.dynamics.load(checkpoint.dynamics, accelerator)
     best = BestEpoch(**checkpoint.best) if state.best is not None else None
     return replace(state, progress=checkpoint.progress, best=best)

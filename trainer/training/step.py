@@ -118,6 +118,8 @@ class GradientStep:
         with RightGradients(), self.accelerator.autocast():
             batch_inputs = to_memory_format(inputs, channels_last=settings.channels_last)
             logits = state.model(batch_inputs).float()
+        if state.dynamics is not None:
+            state.dynamics.add(share, logits, samples.labels[share].to(device))
         losses = state.objective(logits, targets, weights, supervision)
         likeliest = targets if targets.ndim == 1 else targets.argmax(dim=1)
         return losses, logits.detach().argmax(dim=1) == likeliest

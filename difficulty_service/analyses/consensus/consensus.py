@@ -24,11 +24,14 @@ from difficulty_service.base.tables import to_arrow
 from difficulty_service.features.array_files import is_array_file, open_features
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.scores.file import ScoreFile, read_scores, to_schema
-from difficulty_service.scores.score_columns import require_columns
+from difficulty_service.scores.score_columns import measure_of, require_columns
 from difficulty_service.scoring.ranking import percentiles
 
 SIGNED = ("label_margin", "suspicion", "agree")
 """Columns whose ranks are counted from 0: above it, a label fits less than another class."""
+
+MEASURE_LEARNED = "el2n"
+"""Column that orders files of how samples are learned."""
 
 OTHER_CLASSES = {"nearest_label": "label_margin", "suggested_label": "suspicion"}
 """Columns of classes, and the column whose larger rank decides between two of them."""
@@ -43,8 +46,11 @@ def rank_consensus(files: Mapping[str, ScoreFile]) -> ScoreFile:
     A number that one file lacks is null. `p_wrong` is the mean; another class is that of
     most files, or else of the file that is surest.
     """
+    # Of how samples are learned there are files without RMD.
+    measures = {measure_of(file.table.column_names) for file in files.values()}
+    measure = measures.pop() if measures == {MEASURE_LEARNED} else "rmd"
     for name, file in files.items():
-        require_columns(["rmd"], file.table.column_names, name)
+        require_columns([measure], file.table.column_names, name)
     tables = {name: file.table.combine_chunks() for name, file in files.items()}
     shared = share_samples(
         [
@@ -73,7 +79,7 @@ def rank_consensus(files: Mapping[str, ScoreFile]) -> ScoreFile:
         columns["p_wrong"] = to_arrow(
             np.mean([_numbers(table, "p_wrong") for table in rows], axis=0)
         )
-    mean = np.mean(ranks["rmd"], axis=0)
+    mean = np.mean(ranks[measure], axis=0)
     columns["percentile"] = to_arrow(percentiles(mean, np.sort(mean[~np.isnan(mean)])))
     names = _class_names(next(iter(files.values())), shared.label_names, rows)
     index = {name: position for position, name in enumerate(names)}

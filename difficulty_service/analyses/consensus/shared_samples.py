@@ -12,7 +12,7 @@ from difficulty_service.base.errors import UnmatchedScores
 from difficulty_service.base.tables import count_positive
 from difficulty_service.base.wording import count_of, is_or_are, list_names
 from difficulty_service.scores.provenance import Consensus, ConsensusInput, Provenance
-from difficulty_service.scores.score_columns import SCORERS
+from difficulty_service.scores.score_columns import LEARNED, SCORERS, measure_of
 from difficulty_service.scores.tiers import evidence_of
 
 IDS_SHOWN = 3
@@ -107,6 +107,7 @@ AVERAGED = ("md", "md_agnostic", "rmd", "rmd_loo")
 
 RANKED = (
     *AVERAGED,
+    *LEARNED,
     *(scorer.name for scorer in SCORERS.values() if scorer.compute is not None),
 )
 """Columns whose mean rank is from 0 for the easiest sample to 1 for the hardest."""
@@ -161,7 +162,7 @@ def describe_consensus(
         class_names=tuple(class_names),
         reliable=all(each.reliable is not False for each in inputs),
         num_samples=len(table),
-        num_scored=len(table) - table["rmd"].null_count,
+        num_scored=len(table) - table[measure_of(present)].null_count,
         num_doubtful=above.get(evidence_of(above.get("suspicion", 0)), 0),
         num_duplicates=(
             len(table) - table["duplicate_of"].null_count if "duplicate_of" in present else 0

@@ -38,6 +38,7 @@ def test_a_column_knows_the_scorer_that_fills_it() -> None:
         ("rmd_std", "score several views of each sample with --augment-runs 10"),
         ("rmd_loo", "score with Gaussians of the samples themselves, without --gaussians"),
         ("duplicate_of", "score each sample as it is, without --augment-runs"),
+        ("el2n", "train a classifier with --write-dynamics dynamics.parquet, whose file has it"),
         ("doubt", "evaluate a classifier with --write-scores loss.parquet, whose file has it"),
     ],
 )
@@ -50,7 +51,8 @@ def test_an_absent_column_is_named_with_the_option_that_computes_it(
 
 
 def test_the_option_of_each_remedy_exists() -> None:
-    options = options_by_command()["score"] | options_by_command()["evaluate"]
+    by_command = options_by_command()
+    options = by_command["score"] | by_command["evaluate"] | by_command["train"]
 
     settings = [
         part for remedy in COMPUTED_BY.values() for part in remedy if isinstance(part, Setting)

@@ -123,6 +123,7 @@ CHANGES = {
     "training.gradient_accumulation": Change((1, 2), "images"),
     "training.channels_last": Change((True, False), "images", "layout"),
     "training.compile": Change((False, True), observe="compiled"),
+    "training.dynamics": Change((None, True), observe="files"),
     "training.ema_decay": Change((None, 0.5)),
     "training.sync_batchnorm": Change((False, True)),
     "training.fsdp": Change((False, True)),
@@ -186,6 +187,11 @@ def folders_of(recipe: Recipe, folder: Path) -> object:
     return [entry.name for entry in (folder / "seed-0").iterdir() if entry.is_dir()]
 
 
+def files_of(recipe: Recipe, folder: Path) -> object:
+    run_of(recipe, folder)
+    return sorted(entry.name for entry in (folder / "seed-0").iterdir())
+
+
 def layout_of(recipe: Recipe, _folder: Path) -> object:
     state = make_train_state(recipe, 0, open_splits(recipe.data, 0, CPU), _accelerator(recipe))
     return [
@@ -228,6 +234,7 @@ OBSERVERS: dict[str, Callable[[Recipe, Path], object]] = {
     "run": run_of,
     "head": head_of,
     "folders": folders_of,
+    "files": files_of,
     "layout": layout_of,
     "compiled": compiled_of,
     "saves": saves_of,
