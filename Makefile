@@ -16,7 +16,7 @@ INSTALLED := $(VENV)/.installed
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all numeric-tests portable check lint types architecture audit advisories docs figures screenshots bench gpu mutants fuzz campaign compose-test evidence formats papers-quick study-quick study-scratch study-losses study-ablations study-pruning study-selection format clean
+.PHONY: help demo test test-all numeric-tests portable check lint types architecture audit advisories docs figures screenshots bench gpu mutants fuzz campaign compose-test evidence formats papers-quick study-quick study-scratch study-losses study-spread study-ablations study-pruning study-selection format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -171,6 +171,9 @@ study-selection: $(INSTALLED) ## train small networks on what each strategy chos
 
 study-ablations: $(INSTALLED) ## train small networks: which part of a method counts (three hours, resumes)
 	$(BIN)/python -m benchmarks.studies.ablations
+
+study-spread: $(INSTALLED) ## train probes: does it matter which sample has which weight (half an hour, resumes)
+	$(BIN)/python -m benchmarks.studies.spread
 
 format: $(INSTALLED) ## lay out the code and fix what can be fixed
 	$(BIN)/ruff check --fix .

@@ -5,6 +5,7 @@ thread, and finished runs are not repeated. Constants are chosen on validation s
 test samples are evaluated once the constants are fixed.
 """
 
+import hashlib
 import math
 import multiprocessing
 import os
@@ -23,6 +24,9 @@ from difficulty_service.base.threads import num_workers
 from trainer.config import Recipe
 from trainer.recipes.file import read_recipe
 
+LONGEST_NAME = 250
+"""Largest length of the name of a folder; file systems take 255 bytes."""
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -40,7 +44,10 @@ class Trial:
     def folder_name(self) -> str:
         """A name that is unique to the trial."""
         text = "-".join((self.method, *self.settings))
-        return "".join(sign if sign.isalnum() or sign in "-.=_" else "_" for sign in text)
+        name = "".join(sign if sign.isalnum() or sign in "-.=_" else "_" for sign in text)
+        if len(name) <= LONGEST_NAME:
+            return name
+        return f"{name[: LONGEST_NAME - 17]}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from scipy import stats
 from torch.nn import functional as F
 
 import difficulty_service as ds
-from benchmarks.studies import ablations, losses, pruning, resnet34, selection, toys
+from benchmarks.studies import ablations, blends, losses, pruning, resnet34, selection, spread, toys
 from benchmarks.studies.toys import (
     PROBABILITIES,
     TRUE_PROBABILITIES,
@@ -25,7 +25,9 @@ from benchmarks.studies.trials import Study, Trial, run_trials
 from difficulty_service.base.errors import ConfigError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
+from trainer.config import Normalise
 from trainer.losses import LOSSES
+from trainer.weights.formula import sample_weights
 
 
 def test_a_trial_that_cannot_run_is_refused_before_the_first_one_has_trained(
@@ -83,6 +85,98 @@ def test_each_comparison_of_the_ablations_changes_one_thing() -> None:
         "measures of difficulty": {"regulariser.column", "regulariser.scores"},
         "beside cross-entropy": {"regulariser.alpha", *weights},
     }
+
+
+def scores_of_a_study() -> np.ndarray:
+    return 40 * np.random.default_rng(0).standard_normal(600)
+
+
+@pytest.mark.parametrize("family", spread.COLUMNS)
+def test_weights_have_the_spread_that_they_are_asked_for(family: str) -> None:
+    scores = scores_of_a_study() if family != "rank" else np.arange(600.0)
+    _, normalise, winsorise = spread.COLUMNS[family]
+
+    for wanted in spread.SPREADS[family]:
+        found = spread.weights_of(family, scores, wanted)
+
+        weights = sample_weights(
+            torch.from_numpy(scores),
+            normalise=normalise,
+            score_temperature=found.temperature,
+            winsorise=winsorise,
+        )
+        assert weights.std(correction=0) / weights.mean() == pytest.approx(wanted, rel=1e-6)
+        assert weights.mean() == pytest.approx(found.mean)
+
+
+@pytest.mark.parametrize("wanted", [0.05, 0.3, 1.0, 2.0])
+def test_at_equal_spread_and_strength_scale_and_origin_of_scores_make_no_difference(
+    wanted: float,
+) -> None:
+    scores = scores_of_a_study()
+
+    def at_mean_1(normalise: Normalise, temperature: float) -> torch.Tensor:
+        weights = sample_weights(
+            torch.from_numpy(scores), normalise=normalise, score_temperature=temperature, dim=256
+        )
+        return weights / weights.mean()
+
+    minmax = spread.weights_of("min-max", scores, wanted).temperature
+    raw = spread.weights_of("raw", scores, wanted).temperature
+
+    zscore = at_mean_1("zscore", minmax * np.ptp(scores) / scores.std())
+    torch.testing.assert_close(at_mean_1("minmax", minmax), zscore, rtol=1e-9, atol=0)
+    per_dimension = at_mean_1("per_dimension", raw / 256)
+    torch.testing.assert_close(at_mean_1("none", raw), per_dimension, rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("permuted", [None, 2])
+@pytest.mark.parametrize("family", spread.COLUMNS)
+def test_every_method_of_the_study_of_spreads_has_settings_that_count(
+    family: str, permuted: int | None, tmp_path: Path
+) -> None:
+    weights = spread.Weights(family, 0.05, 0.7, 0.4)
+    trial = weights.trial(tmp_path / "s.parquet", 0.1, permuted=permuted)
+
+    study = Study("probe_quick", spread.SETTINGS, tmp_path, 1)
+    recipe = study.recipe_of(trial)
+
+    assert recipe.regulariser.alpha == pytest.approx(0.25)
+    assert ("permuted" in recipe.regulariser.column) == (permuted is not None)  # type: ignore[union-attr]
+    study.run_folder(Trial(trial.method, (*trial.settings, "x" * 300))).mkdir()
+
+
+def test_a_permutation_has_the_same_scores_in_another_order(tmp_path: Path) -> None:
+    source, target = tmp_path / "scores.parquet", tmp_path / "more.parquet"
+    pq.write_table(pa.table({"sample_id": list("abcd"), "rmd": [3.0, -1.0, 7.0, 2.0]}), source)
+
+    spread.add_columns(source, target, range(3))
+
+    table = pq.read_table(target)
+    assert table["rank"].to_pylist() == [3, 1, 4, 2]
+    permuted = [table[spread.permuted_column("rmd", seed)].to_pylist() for seed in range(3)]
+    assert all(sorted(each) == [-1, 2, 3, 7] for each in permuted)
+    assert len({tuple(each) for each in permuted}) > 1
+    order = [[-1, 2, 3, 7].index(each) + 1 for each in permuted[0]]
+    assert table["rank_permuted_0"].to_pylist() == order
+
+
+def test_a_probe_leaves_a_sample_out_nearly_as_if_it_were_fitted_without() -> None:
+    generator = np.random.default_rng(0)
+    labels = np.arange(60) % 3
+    features = (generator.normal(size=(60, 4)) + 2 * np.eye(3, 4)[labels]).astype(np.float32)
+
+    found = blends.multinomial_probe(features, labels)
+
+    rows, exact = blends.standardise(features), []
+    penalty = 1e-2
+    for sample in range(0, 60, 6):
+        kept = np.arange(60) != sample
+        fitted = blends.fit_logistic(
+            rows[kept], torch.from_numpy(labels[kept]), penalty, torch.zeros(5, 3)
+        )
+        exact.append(int((rows[sample] @ fitted).argmax()))
+    assert (found[::6].argmax(axis=1) == exact).mean() >= 0.9
 
 
 def test_differences_of_the_ablations_are_paired_by_the_seed() -> None:
