@@ -73,6 +73,10 @@ class ScoreRow(BaseModel):
     mark: str | None = of_column("mark")
     loss: float | None = of_column("loss")
     doubt: float | None = of_column("doubt")
+    aum: float | None = of_column("aum")
+    el2n: float | None = of_column("el2n")
+    forgetting: float | None = of_column("forgetting")
+    incorrectness: float | None = of_column("incorrectness")
     thumbnail: str = Field(description="Address of a thumbnail")
 
 

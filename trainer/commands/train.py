@@ -55,8 +55,8 @@ def train(
     Args:
         list_recipes: List the shipped recipes, and train none.
         out: Folder of the run; default: runs/NAME of the recipe.
-        write_dynamics: Also write a score file with how each training sample was learned: aum,
-            el2n, forgetting and incorrectness over the epochs, averaged over the seeds.
+        write_dynamics: Also write a score file with how each training sample was learned over the
+            epochs and seeds.
         resume: Resume a run that was stopped.
         seed: Train only this seed, instead of all seeds of the recipe.
     """

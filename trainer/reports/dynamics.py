@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 
 from difficulty_service.base.contract import given
 from difficulty_service.base.errors import Setting, TrainingError
@@ -15,8 +16,8 @@ from difficulty_service.base.tables import to_arrow
 from difficulty_service.features.description import RecordedOptions
 from difficulty_service.scores.file import write_scores
 from difficulty_service.scores.provenance import EvaluatedRun, Provenance
-from difficulty_service.scoring.ranking import percentiles
 from trainer import run_folder
+from trainer.reports.evaluation import percentiles
 from trainer.runs.model_file import read_recipe
 from trainer.training.dynamics import COLUMNS
 
@@ -49,6 +50,7 @@ def write_dynamics_scores(path: Path, run: Path, seeds: Sequence[int]) -> None:
     recipe, _ = read_recipe(folders[0])
     _, class_names = run_folder.read_inputs(folders[0] / run_folder.INPUTS)
     el2n = means["el2n"][order]
+    ranks = percentiles(torch.from_numpy(el2n))
     table = pa.table(
         {
             "sample_id": sample_ids[order],
@@ -57,7 +59,7 @@ def write_dynamics_scores(path: Path, run: Path, seeds: Sequence[int]) -> None:
                 pa.array(labels, pa.int32()), pa.array(list(class_names), pa.string())
             ),
             **{name: to_arrow(values[order]) for name, values in means.items()},
-            "percentile": to_arrow(percentiles(el2n, np.sort(el2n[~np.isnan(el2n)]))),
+            "percentile": pa.array(ranks.numpy(), mask=np.isnan(el2n)),
         }
     )
     keys = recipe.data.model_dump()

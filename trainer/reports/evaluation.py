@@ -146,7 +146,7 @@ def prediction_scores(seeds: Sequence[Predictions], class_names: Sequence[str]) 
             "nearest_label_name": pa.DictionaryArray.from_arrays(nearest.numpy(), names),
             # Without another class there is no margin.
             "label_margin": pa.array(margins.numpy(), mask=(~margins.isfinite()).numpy()),
-            "percentile": _percentiles(losses).numpy(),
+            "percentile": percentiles(losses).numpy(),
         }
     )
 
@@ -155,7 +155,7 @@ def _mean(tensors: Sequence[Tensor]) -> Tensor:
     return torch.stack(list(tensors)).mean(dim=0)
 
 
-def _percentiles(scores: Tensor) -> Tensor:
+def percentiles(scores: Tensor) -> Tensor:
     """Ranks from 0 for the smallest to 1 for the largest; ties get their mean."""
     ordered = scores.sort().values
     low = torch.searchsorted(ordered, scores, side="left")
