@@ -393,3 +393,23 @@ def test_a_page_links_to_each_of_its_tables(page: str) -> None:
     linked = set(re.findall(rf"\]\({page}/(\w+\.csv)\)", text))
 
     assert linked == {file.name for file in (ROOT / "docs" / page).glob("*.csv")}
+
+
+@pytest.mark.parametrize("spread", ["0.05", "0.3", "1", "2"])
+def test_a_row_of_the_table_of_spreads_is_that_of_its_study(spread: str) -> None:
+    with (PAGE.parent / "findings" / "spread.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["spread"] == spread]
+    cells = [spread]
+    for dataset in ("cifar10", "cifar100"):
+        for other in ("permuted", "constant"):
+            name = f"NLL minus {other}"
+            found = [
+                (float(row[name]), float(row[f"{name}: interval"]))
+                for row in rows
+                if row["dataset"] == dataset
+            ]
+            mean = sum(difference for difference, _ in found) / len(found)
+            lower = sum(difference < -error for difference, error in found)
+            cells.append(f"{mean:.3f}, {lower} of {len(found)}")
+
+    assert f"| {' | '.join(cells)} |" in (PAGE.parent / "findings.md").read_text()
