@@ -7,6 +7,7 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -17,6 +18,7 @@ from trainer.config import Recipe
 from trainer.recipes.file import recipe_as_dict, recipe_from_dict
 from trainer.run_folder import HISTORY, read_history
 from trainer.runs.train import RunRequest, run_seed
+from trainer.training.dynamics import COLUMNS
 
 MakeRecipe = Callable[..., Recipe]
 Run = Callable[..., bool]
@@ -61,6 +63,11 @@ def parameters(folder: Path) -> dict[str, Tensor]:
     return load_file(folder / "seed-0" / "model.safetensors")
 
 
+def dynamics(folder: Path) -> dict[str, Tensor]:
+    table = pq.read_table(folder / "seed-0" / "dynamics.parquet")
+    return {name: torch.tensor(table[name].to_pylist()).nan_to_num(-9) for name in COLUMNS}
+
+
 def with_settings(recipe: Recipe, table: str, **settings: object) -> Recipe:
     values = copy.deepcopy(recipe_as_dict(recipe))
     values[table] |= settings
@@ -69,14 +76,14 @@ def with_settings(recipe: Recipe, table: str, **settings: object) -> Recipe:
 
 @pytest.fixture
 def weighted_recipe(probe_recipe: MakeRecipe, locations: Mapping[str, str]) -> Recipe:
-    """A loss with memory, weights, an order, clipped gradients and parts of batches."""
+    """A loss with memory, weights, an order, clipped gradients, parts of batches and dynamics."""
     scores = locations["SCORES"]
     return probe_recipe(
         loss={"name": "adafocal"},
         regulariser={"alpha": 0.3, "weights": "scores", "scores": scores},
         sampling={"order": "easy_first", "scores": scores, "start": 0.4},
         optimiser={"gradient_clip": 0.5},
-        training={"batch_size": 15, "gradient_accumulation": 2},
+        training={"batch_size": 15, "gradient_accumulation": 2, "dynamics": True},
     )
 
 
@@ -90,6 +97,8 @@ def test_two_processes_train_as_one_does(
 
     two, one = parameters(tmp_path / "two"), parameters(tmp_path / "one")
     torch.testing.assert_close(two, one, rtol=1e-4, atol=1e-5)
+    learned = [dynamics(tmp_path / name) for name in ("two", "one")]
+    torch.testing.assert_close(*learned, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow
