@@ -199,7 +199,7 @@ def kinds(tables: Tables) -> str:
     for kind, by_score in found.items():
         texts = [by_score.get(score, NOT_RUN) for score in KIND_SCORES]
         best = max(by_score, key=lambda score: float(by_score[score]))
-        rows.append([kind, *bold(texts, by_score[best]), label(best)])
+        rows.append([kind, *bold(texts, by_score[best]), f"{label(best)} {by_score[best]}"])
     below = [kind for kind, by_score in found.items() if float(by_score.get("knn", 1)) < CHANCE]
     clustered = (
         f"`knn` is below chance for {', '.join(below)}: many hard images that are alike are a\n"

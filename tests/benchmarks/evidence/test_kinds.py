@@ -52,7 +52,10 @@ def test_the_page_names_the_best_of_all_scores(tmp_path: Path) -> None:
 
     text = kinds(Tables(tmp_path))
 
-    assert "| far | 0.9000 | not run | not run | 0.2000 | not run | not run | forgetting |" in text
+    assert (
+        "| far | 0.9000 | not run | not run | 0.2000 | not run | not run | forgetting 0.9500 |"
+        in text
+    )
     assert "5,000 test images of CIFAR-10, mean of 2 draws" in text
     assert "`knn` is below chance for far:" in text
     assert "not run." in kinds(Tables(tmp_path / "nothing"))
