@@ -29,12 +29,13 @@ def all_gpus() -> list[torch.device]:
 
 
 @contextmanager
-def current(device: torch.device) -> Iterator[None]:
+def current(device: torch.device | str) -> Iterator[None]:
     """Within the context, a GPU is that of this thread, for all that names none.
 
-    PyTorch would ask the first GPU for its abilities, and take memory on it.
+    PyTorch would ask the first GPU for its abilities, and take memory on it. Any device but one
+    such as "cuda:1" changes nothing.
     """
-    if device.type != "cuda" or device.index is None:
+    if not str(device).startswith("cuda:"):
         yield
         return
     with torch.cuda.device(device):

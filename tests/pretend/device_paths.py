@@ -70,6 +70,7 @@ def where_work_is_done() -> dict[str, int]:
     from api.online import encoder
     from difficulty_service.extraction.engines.local import LocalEngine
     from tests.pretend import extraction_paths, training_paths
+    from trainer.reports import evaluation
     from trainer.runs import train as runs
 
     seen: dict[str, int] = {}
@@ -78,7 +79,7 @@ def where_work_is_done() -> dict[str, int]:
         original = getattr(owner, attribute)
 
         def noted(*arguments: object, **options: object) -> object:
-            seen[name] = torch.cuda.current_device()
+            seen.setdefault(name, torch.cuda.current_device())
             return original(*arguments, **options)
 
         setattr(owner, attribute, noted)
@@ -86,7 +87,9 @@ def where_work_is_done() -> dict[str, int]:
     noting("extraction", LocalEngine, "run_shards")
     noting("training", runs, "open_splits")
     noting("the server", encoder, "send")
+    noting("evaluation", evaluation, "evaluate_on_dataset")
     extraction_paths.score("cuda:1")
     training_paths.run("features", {}, "cuda:1")
     extraction_paths.encode_by_server("cuda:1")
+    training_paths.evaluate("cuda:1")
     return seen | {"afterwards": torch.cuda.current_device()}

@@ -1,6 +1,8 @@
 """Training on a pretended GPU, through `trainer.train`."""
 
+import io
 import tempfile
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from numpy.typing import NDArray
 
 import trainer
 from tests.pretend.counting import Rounds
+from trainer.commands.evaluate import evaluate as evaluate_command
 from trainer.training.step import GradientStep
 
 NUM_SAMPLES, NUM_CLASSES, BATCH_SIZE = 288, 4, 32
@@ -68,6 +71,17 @@ def run(kind: str, settings: dict[str, Any], device: str) -> list[float]:
             progress=False,
         )
     return [float(epoch["train_loss"]) for epoch in trained.history]
+
+
+def evaluate(device: str) -> None:
+    """Trains on the CPU, and evaluates by the command on a device and the same samples."""
+    features, labels = _samples("features")
+    with tempfile.TemporaryDirectory() as folder:
+        run, data = Path(folder) / "run", Path(folder) / "data.npz"
+        np.savez(data, features=features, labels=labels)
+        trainer.train(FEATURES, train=(features, labels), out=run, device="cpu", progress=False)
+        with redirect_stdout(io.StringIO()):
+            evaluate_command(run, data=str(data), device=device)
 
 
 def _samples(kind: str) -> tuple[NDArray[Any], NDArray[np.int64]]:

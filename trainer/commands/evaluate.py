@@ -62,6 +62,7 @@ def evaluate(
         intervals: Show bootstrap intervals of this level, such as 0.95, the default in the files.
         resamples: Number of resamples of the bootstrap.
     """
+    from difficulty_service.base.devices import current
     from difficulty_service.cli.console import out, print_warnings
     from difficulty_service.images.corruptions import SEVERITIES
     from difficulty_service.scores.file import require_score_file_name
@@ -107,7 +108,7 @@ def evaluate(
     passes = (
         0 if chosen is None else len(chosen.places()) * len(SEVERITIES) * len(seed_folders(run))
     )
-    with watch_passes(passes) as advance:
+    with current(device), watch_passes(passes) as advance:
         tables = evaluate_seeds(run, request, device, advance, print_warnings)
     for table in tables:
         print_markdown(table)

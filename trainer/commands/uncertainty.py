@@ -40,6 +40,7 @@ def uncertainty(
         r_auroc: Compute R-AUROC, which keeps all features in memory; default: for up to 20,000
             samples.
     """
+    from difficulty_service.base.devices import current
     from difficulty_service.features.array_files import is_array_file
     from difficulty_service.features.description import is_store
     from difficulty_service.features.store import holds_only_parts
@@ -54,8 +55,10 @@ def uncertainty(
     if not (is_store(folder) or holds_only_parts(folder) or is_array_file(folder)):
         features = str(out.with_suffix(".features"))
         _extract(trained, source, features, device)
-    on = make_accelerator(device, "fp32").device
-    _report(apply_head(trained, features, out, device=on, r_auroc=r_auroc), out)
+    with current(device):
+        on = make_accelerator(device, "fp32").device
+        applied = apply_head(trained, features, out, device=on, r_auroc=r_auroc)
+    _report(applied, out)
 
 
 def _extract(trained: "TrainedHead", source: str, folder: str, device: str) -> None:
