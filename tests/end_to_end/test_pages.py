@@ -75,6 +75,7 @@ NOT_HERE = (
     ("pip install", "installs"),
     ("python -m benchmarks.", "is no command of the package"),
     (" --push ", "needs an account at the hub; test_hub.py uploads to a server of its own"),
+    ("label-studio start", "starts another program"),
     ("s3://", "needs a bucket and a Ray cluster"),
     ("difficulty explain", "needs a CLIP; test_explain_command.py runs it with a small one"),
     ("difficulty score NAME:REFERENCE", "is a pattern"),

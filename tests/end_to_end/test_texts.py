@@ -163,7 +163,10 @@ def test_texts_are_tasks_of_label_studio(
 
     assert ran.returncode == 0, ran.stderr
     tasks = json.loads((tmp_path / "exported" / "tasks.json").read_text())
-    assert tasks[0]["data"]["text"] == pq.read_table(table)["text"][0].as_py()
+    texts = pq.read_table(table)["text"].to_pylist()
+    ranked = pq.read_table(scores, columns=["sample_id", "label_margin"])
+    worst = ranked.sort_by([("label_margin", "descending")])["sample_id"][0].as_py()
+    assert tasks[0]["data"]["text"] == texts[int(worst.removeprefix("t"))]
     (result,) = tasks[0]["predictions"][0]["result"]
     assert (result["to_name"], result["value"]["choices"]) == (
         "text",

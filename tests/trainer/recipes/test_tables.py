@@ -125,6 +125,7 @@ EFFECTS: dict[str, tuple[str, set[str]]] = {
     "training.compile": ("false", EVERY),
     "training.ema_decay": ("0.5", EVERY),
     "training.sync_batchnorm": ("false", EVERY),
+    "training.dynamics": ("true", EVERY - {"mixed images"}),
     "training.fsdp": ("false", EVERY),
     "training.trackers": ("[]", EVERY),
     "training.checkpoint_every": ("1", EVERY),
