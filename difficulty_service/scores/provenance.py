@@ -246,7 +246,8 @@ class Provenance(Extraction):
     consensus: Consensus | None = None
     """What was averaged, of which inputs, and the meaning of each column; only in a consensus."""
     predictions: EvaluatedRun | None = None
-    """Run, recipe, seeds and the meaning of each column; only of `difficulty evaluate`."""
+    """Run, recipe, seeds and the meaning of each column; only of `difficulty evaluate`
+    and `difficulty train`."""
 
     @classmethod
     def of_features(cls, description: FeatureDescription) -> Self:

@@ -1,7 +1,6 @@
 """The score file of how a run learned its training samples, averaged over its seeds."""
 
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +10,11 @@ import torch
 
 from difficulty_service.base.contract import given
 from difficulty_service.base.errors import Setting, TrainingError
-from difficulty_service.base.files import file_sha256
 from difficulty_service.base.tables import to_arrow
 from difficulty_service.features.description import RecordedOptions
-from difficulty_service.scores.file import write_scores
-from difficulty_service.scores.provenance import EvaluatedRun, Provenance
 from trainer import run_folder
 from trainer.reports.evaluation import percentiles
+from trainer.reports.run_scores import write_run_scores
 from trainer.runs.model_file import read_recipe
 from trainer.training.dynamics import COLUMNS
 
@@ -64,22 +61,8 @@ def write_dynamics_scores(path: Path, run: Path, seeds: Sequence[int]) -> None:
     )
     keys = recipe.data.model_dump()
     columns = {key: keys.get(key) for key in ("split", "label_column", "image_column", "id_column")}
-    provenance = Provenance(
-        dataset=recipe.data.train,
-        dataset_options=RecordedOptions(**given(**columns)),
-        class_names=tuple(class_names),
-        num_samples=len(table),
-        num_scored=len(table),
-        package_version=version("difficulty-service"),
-        predictions=EvaluatedRun(
-            run=str(run),
-            recipe=recipe.name,
-            seeds={each.name: file_sha256(each / run_folder.MODEL) for each in folders},
-            columns=MEANINGS,
-        ),
-        warnings=(),
-    )
-    write_scores(path, table, provenance)
+    dataset = recipe.data.train, RecordedOptions(**given(**columns))
+    write_run_scores(path, table, run, folders, dataset, MEANINGS)
 
 
 def _read(path: Path) -> pa.Table:

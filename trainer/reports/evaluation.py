@@ -8,7 +8,6 @@ distance with in table 10.
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,12 +17,8 @@ from torch import Tensor
 
 from difficulty_service.base.contract import given
 from difficulty_service.base.errors import ConfigError, Setting, TrainingError
-from difficulty_service.base.files import file_sha256
-from difficulty_service.base.tables import count_positive
 from difficulty_service.features.description import RecordedOptions
 from difficulty_service.images.corruptions import SEVERITIES
-from difficulty_service.scores.file import write_scores
-from difficulty_service.scores.provenance import EvaluatedRun, Provenance
 from trainer import run_folder
 from trainer.config import Data
 from trainer.evaluation.prediction_file import (
@@ -50,6 +45,7 @@ from trainer.reports.columns import COLUMNS, NO_VALUE, OOD_COLUMNS, TEMPERATURE,
 from trainer.reports.comparison_table import STAGE_TITLES, markdown_rows
 from trainer.reports.diagrams import FORMATS, draw_roc
 from trainer.reports.other_data import ALL_OOD_SCORES, UNSCALED
+from trainer.reports.run_scores import write_run_scores
 from trainer.runs.corruptions import CorruptionChoice, evaluate_corruptions
 from trainer.runs.evaluate import (
     DatasetChoice,
@@ -99,24 +95,8 @@ def write_prediction_scores(
     _, class_names = run_folder.read_inputs(folder / run_folder.INPUTS)
     table = prediction_scores(list(predictions.values()), class_names)
     has_test = (folder / run_folder.TEST).exists()
-    location, options = _place(recipe.data, choice, has_test=has_test)
-    provenance = Provenance(
-        dataset=location,
-        dataset_options=options,
-        class_names=tuple(class_names),
-        num_samples=len(table),
-        num_scored=len(table),
-        num_doubtful=count_positive(table["label_margin"]),
-        package_version=version("difficulty-service"),
-        predictions=EvaluatedRun(
-            run=str(run),
-            recipe=recipe.name,
-            seeds={each.name: file_sha256(each / run_folder.MODEL) for each in predictions},
-            columns=MEANINGS,
-        ),
-        warnings=(),
-    )
-    write_scores(path, table, provenance)
+    dataset = _place(recipe.data, choice, has_test=has_test)
+    write_run_scores(path, table, run, predictions, dataset, MEANINGS)
 
 
 def prediction_scores(seeds: Sequence[Predictions], class_names: Sequence[str]) -> pa.Table:
