@@ -3,7 +3,7 @@
 import io
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -165,17 +165,14 @@ def _on_gpu(
         prepared = prepared_apart(groups, how, workers, clock, pins=pins)
     else:
         prepared = map_in_order(prepare_group, groups, workers, initializer=set_up_decoding_thread)
-    fetch_before: Callable[[], Batch] | None = None
     with closing(prepared) as batches:
-        for batch in batches:
-            # This only begins the work; the batch before is fetched meanwhile.
-            encoded = encode_batch(batch, backbone, task.network, clock, room)
-            fetch = begin_fetch_batch(encoded, clock)
-            if fetch_before is not None:
-                yield fetch_before()
-            fetch_before = fetch
-    if fetch_before is not None:
-        yield fetch_before()
+        # This only begins the work of a batch; the one before is fetched meanwhile.
+        begun = (
+            begin_fetch_batch(encode_batch(batch, backbone, task.network, clock, room), clock)
+            for batch in batches
+        )
+        for fetch in one_ahead(begun):
+            yield fetch()
 
 
 def _on_threads(

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from difficulty_service.base.device_copies import begin_fetch
 from difficulty_service.base.float32_products import full_float32
+from difficulty_service.base.threads import one_ahead
 from difficulty_service.scorers.faiss_package import check_finite, load_faiss
 
 ROWS_AT_ONCE = 1 << 11
@@ -86,17 +87,21 @@ def pairs_by_products(
     references: Tensor, queries: Tensor, threshold: float
 ) -> Iterator[tuple[Rows, Rows, Cosines]]:
     """As faiss searches, on the device of the features."""
-    before: Callable[[], tuple[Rows, Rows, Cosines]] | None = None
+    for fetch in one_ahead(_begin_pairs(references, queries, threshold)):
+        yield fetch()
+
+
+def _begin_pairs(
+    references: Tensor, queries: Tensor, threshold: float
+) -> Iterator[Callable[[], tuple[Rows, Rows, Cosines]]]:
+    """What gives the pairs of each block of queries that has some."""
     for start in range(0, len(queries), ROWS_AT_ONCE):
         with full_float32():
             cosines = queries[start : start + ROWS_AT_ONCE] @ references.T
         # On a GPU this waits for the cosines, by which time those of the block before are there.
         places = (cosines >= threshold - ROUNDING).nonzero()
-        if before is not None:
-            yield before()
-        before = _begin_fetch_pairs(start, places, cosines) if len(places) else None
-    if before is not None:
-        yield before()
+        if len(places):
+            yield _begin_fetch_pairs(start, places, cosines)
 
 
 def _begin_fetch_pairs(
