@@ -1,6 +1,7 @@
 """Complete runs in this process, and the files that they write."""
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,9 @@ def test_tensorboard_shows_each_epoch_once_after_a_resume(
     forgetful_probe: Recipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
 ) -> None:
     run(forgetful_probe, tmp_path, make_recorder(stop_after=4))
+    # TensorBoard reads files by name: the second they began in, and a count without leading zeros,
+    # by which the hundredth file of a process that begins in the same second precedes the others.
+    time.sleep(1)
     run(forgetful_probe, tmp_path, resume=True)
     events = EventAccumulator(str(tmp_path / "seed-0" / "tensorboard"))
     events.Reload()
