@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -151,14 +151,19 @@ def test_asking_an_analysis_that_is_not_there_says_so() -> None:
         ability("tides", "judge")
 
 
-def copy_without(name: str, folder: Path) -> None:
-    """Copies the packages and the tests, with what is compiled, without an analysis."""
+def copy_without(names: Iterable[str], folder: Path) -> None:
+    """Copies the packages and the tests, with what is compiled, without some analyses."""
     for path in ROOT.iterdir():
         if path.name in FOLDERS_OF_PROJECT:
             shutil.copytree(path, folder / path.name)
         elif path.is_file():
             shutil.copy(path, folder)
-    shutil.rmtree(folder / "difficulty_service/analyses" / name)
+    for name in names:
+        shutil.rmtree(folder / "difficulty_service/analyses" / name)
+        _drop_lines(name, folder)
+
+
+def _drop_lines(name: str, folder: Path) -> None:
     for file, line in (
         ("difficulty_service/base/analyses.py", rf'    "{name}",\n'),
         # Read by type checkers only.
@@ -268,7 +273,7 @@ def look_without() -> Iterator[Callable[[Path, str], dict[str, Any] | None]]:
 def test_without_its_folder_and_line_an_analysis_is_gone_and_the_rest_works(
     name: str, look_without: Callable[[Path, str], dict[str, Any] | None], tmp_path: Path
 ) -> None:
-    copy_without(name, tmp_path)
+    copy_without([name], tmp_path)
 
     left = look_without(tmp_path, name)
 
@@ -291,9 +296,9 @@ def test_without_its_folder_and_line_an_analysis_is_gone_and_the_rest_works(
 
 @pytest.mark.slow
 @pytest.mark.skipif(not os.environ.get("DIFFICULTY_REST"), reason="takes minutes for each analysis")
-@pytest.mark.parametrize("name", FOLDERS)
-def test_all_other_tests_pass_without_an_analysis(name: str, tmp_path: Path) -> None:
-    copy_without(name, tmp_path)
+@pytest.mark.parametrize("names", [FOLDERS, *((name,) for name in FOLDERS)], ids=" ".join)
+def test_all_other_tests_pass_without_analyses(names: tuple[str, ...], tmp_path: Path) -> None:
+    copy_without(names, tmp_path)
 
     rest = subprocess.run(  # noqa: S603
         [
@@ -301,7 +306,11 @@ def test_all_other_tests_pass_without_an_analysis(name: str, tmp_path: Path) -> 
             *("tests", "-n", "3", "--dist", "loadfile", "-m", "not slow"),
         ],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path), "DIFFICULTY_WITHOUT_ANALYSES": name},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(tmp_path),
+            "DIFFICULTY_WITHOUT_ANALYSES": " ".join(names),
+        },
         check=False,
         capture_output=True,
         text=True,
