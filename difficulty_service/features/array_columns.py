@@ -25,9 +25,12 @@ def tensor_of(array: NDArray[Any]) -> Tensor:
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as error:
+            remedy = "pass a matrix of real numbers, one row for each sample"
+            if array.dtype.kind == "U":
+                remedy += '; pass texts to score_dataset(texts, labels, modality="text")'
             raise DatasetError(
                 f"the features are an array of {array.dtype}",
-                "expected a matrix of real numbers, one row for each sample",
+                remedy,
                 parameter="features",
             ) from error
     if not array.dtype.isnative or any(stride < 0 for stride in array.strides):

@@ -124,6 +124,8 @@ def array_features(
         sample_ids: Strings without nulls; None for the numbers of the rows, counted from 0.
     """
     _require_same_length(features, labels.indices, sample_ids)
+    if not len(features):
+        raise DatasetError("the features have no rows", parameter="features")
     if sample_ids is None:
         sample_ids = to_arrow(np.arange(len(features))).cast(pa.string())
     else:

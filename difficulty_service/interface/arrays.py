@@ -36,6 +36,7 @@ from difficulty_service.interface.tables import (
     is_pandas,
     read_arrow,
     refuse_lazy,
+    require_one_order,
     to_table,
 )
 
@@ -43,6 +44,9 @@ Matrix = Any
 """An object that holds rows of numbers; `to_matrix` lists the kinds."""
 
 MATRIX_DIMENSIONS = 2
+
+IMAGES_DIMENSIONS = (3, 4)
+"""Of grey images and of images with channels."""
 
 
 def to_matrix(features: Matrix) -> Tensor:
@@ -61,10 +65,14 @@ def to_matrix(features: Matrix) -> Tensor:
     if matrix.is_sparse or matrix.is_complex() or matrix.dtype == torch.bool:
         raise _unsuitable(f"a tensor of {matrix.dtype} and layout {matrix.layout}")
     if matrix.ndim != MATRIX_DIMENSIONS:
-        remedy = ("flatten them with features.reshape(len(features), -1)",) * (matrix.ndim > 1)
+        flatten = "flatten features with features.reshape(len(features), -1)"
+        if matrix.ndim in IMAGES_DIMENSIONS:
+            flatten = (
+                f"pass images to score_dataset(images, labels), which extracts features; {flatten}"
+            )
         raise DatasetError(
             f"features have shape {tuple(matrix.shape)}, expected (samples, dimensions)",
-            *remedy,
+            *(flatten,) * (matrix.ndim > 1),
             parameter="features",
         )
     return matrix
@@ -81,8 +89,16 @@ def holds_vectors(features: Matrix) -> bool:
 
 
 def to_array(features: Matrix) -> NDArray[Any]:
-    """An array of the numbers of an object that is no tensor."""
+    """An array of the numbers of an object that is no tensor; what is masked is NaN."""
     refuse_lazy(features, "features")
+    if isinstance(features, np.ma.MaskedArray):
+        return features.astype(np.result_type(features, np.float32)).filled(np.nan)
+    if hasattr(features, "toarray"):
+        raise DatasetError(
+            f"the features are a sparse {type(features).__name__}",
+            "pass features.toarray()",
+            parameter="features",
+        )
     if is_pandas(features, "DataFrame") or is_pandas(features, "Series"):
         return _of_pandas(features)
     if is_mapping(features):
@@ -101,7 +117,8 @@ def to_column(values: Column, parameter: str) -> pa.Array | pa.ChunkedArray:
     """Labels or ids as an Arrow column; a missing value, such as None or NaN, is null."""
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()
-    if isinstance(values, np.ndarray) and (column := column_of_array(values)) is not None:
+    is_plain = isinstance(values, np.ndarray) and not isinstance(values, np.ma.MaskedArray)
+    if is_plain and (column := column_of_array(values)) is not None:
         return column
     refuse_lazy(values, parameter)
     try:
@@ -204,6 +221,8 @@ def _unsuitable(found: str) -> DatasetError:
 
 def read_arrays(features: Matrix, labels: Column, ids: Column) -> ArrayFeatures:
     """Features, labels and ids as a source of features; see `difficulty_service.score`."""
+    require_one_order(features, labels, "features", "labels")
+    require_one_order(features, ids, "features", "ids")
     matrix = to_matrix(features)
     classes = index_classes(to_column(labels, "labels"))
     return array_features(matrix, classes, _ids(features, ids), "arrays in memory")

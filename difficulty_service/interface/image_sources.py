@@ -35,6 +35,7 @@ from difficulty_service.interface.tables import (
     is_pandas,
     read_arrow,
     refuse_lazy,
+    require_one_order,
     to_table,
 )
 
@@ -141,6 +142,7 @@ def zip_labels(images: LabelledImages, labels: Column) -> Zipped:
     Raises:
         DatasetError: There are not as many labels as images, or `images` has labels of its own.
     """
+    require_one_order(images, labels, "images", "labels")
     images, labels = _elements_of(images), _elements_of(labels)
     has_labels = isinstance(images, str | os.PathLike) or not is_pairs(images) or is_frame(images)
     if has_labels or not hasattr(images, "__len__") or not hasattr(labels, "__len__"):

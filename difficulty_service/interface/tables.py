@@ -77,6 +77,27 @@ def refuse_lazy(value: object, parameter: str) -> None:
         )
 
 
+def require_one_order(rows: object, values: object, rows_name: str, parameter: str) -> None:
+    """Raises DatasetError where pandas has the same index for both, in different orders.
+
+    Values are taken by position, which would give rows the values of others. Indexes without a
+    common order, such as one counted anew, say nothing.
+    """
+    held = [is_pandas(each, "DataFrame") or is_pandas(each, "Series") for each in (rows, values)]
+    if not all(held):
+        return
+    first, second = rows.index, values.index  # type: ignore[attr-defined]
+    if len(first) != len(second) or first.equals(second):
+        return
+    if first.is_unique and second.is_unique and set(first) == set(second):
+        raise DatasetError(
+            f"{parameter} have the index of {rows_name} in another order",
+            f"pass {parameter}.loc[{rows_name}.index], or {parameter}.to_numpy() if they belong "
+            "together by position",
+            parameter=parameter,
+        )
+
+
 def to_table(
     frame: Frame, what: str, parameter: str, error: type[DifficultyError] = DatasetError
 ) -> pa.Table:

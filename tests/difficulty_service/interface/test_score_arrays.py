@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 from difficulty_service.base.errors import (
     ConfigError,
@@ -190,6 +191,16 @@ INVALID = {
     "complex64": lambda _, y: score(torch.zeros(300, 2, dtype=torch.complex64), y),
     "have 1 to 2 numbers": lambda _, y: score(pa.array([[1.0], [1.0, 2.0]] * 150), y),
     "none of the 300 rows": lambda x, _: score(x, [None] * 300),
+    "the features have no rows": lambda x, y: score(x[:0], y[:0]),
+    "pass features.toarray()": lambda x, y: score(csr_matrix(x), y),
+    "pass images to score_dataset(images, labels)": lambda x, y: score(x.reshape(300, 2, 3), y),
+    'score_dataset(texts, labels, modality="text")': lambda _, y: score(["a", "b", "c"] * 100, y),
+    "labels.loc[features.index], or labels.to_numpy()": lambda x, y: score(
+        pd.DataFrame(x), pd.Series(y)[::-1]
+    ),
+    "ids have the index of features in another order": lambda x, y: score(
+        pd.DataFrame(x), y, ids=pd.Series(range(300))[::-1]
+    ),
 }
 
 
@@ -197,6 +208,28 @@ INVALID = {
 def test_what_cannot_be_scored_is_named(message: str, features: Features, labels: Labels) -> None:
     with pytest.raises(DatasetError, match=re.escape(message)):
         INVALID[message](features, labels)
+
+
+def test_labels_with_an_index_of_their_own_are_those_of_the_rows_by_position(
+    features: Features, labels: Labels
+) -> None:
+    frame = pd.DataFrame(features)
+
+    counted_anew = score(frame.set_index(frame.index + 1000), pd.Series(labels))
+
+    assert counted_anew["rmd"].to_pylist() == score(features, labels)["rmd"].to_pylist()
+
+
+def test_rows_and_labels_that_are_masked_are_left_out(features: Features, labels: Labels) -> None:
+    masked = np.ma.masked_array(features, mask=np.zeros_like(features, dtype=bool))
+    masked[3, 1] = np.ma.masked
+    unknown = np.ma.masked_array(labels, mask=np.arange(len(labels)) == 5)
+
+    with pytest.warns(UserWarning, match="rows that have no score"):
+        scores = score(masked, unknown)
+
+    kept = [str(row) for row in range(len(labels)) if row not in {3, 5}]
+    assert scores["sample_id"].to_pylist() == kept
 
 
 def test_an_id_that_occurs_twice_is_named(features: Features, labels: Labels) -> None:
