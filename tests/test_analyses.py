@@ -295,6 +295,7 @@ def test_without_its_folder_and_line_an_analysis_is_gone_and_the_rest_works(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 @pytest.mark.skipif(not os.environ.get("DIFFICULTY_REST"), reason="takes minutes for each analysis")
 @pytest.mark.parametrize("names", [FOLDERS, *((name,) for name in FOLDERS)], ids=" ".join)
 def test_all_other_tests_pass_without_analyses(names: tuple[str, ...], tmp_path: Path) -> None:

@@ -103,12 +103,21 @@ def _encode_array(array: object) -> BinaryIO:
     if str(getattr(detached, "dtype", "")) == "torch.bfloat16":  # which NumPy does not have
         detached = detached.float()
     values = np.asarray(detached)
+    if values.ndim == 1:  # which Pillow takes to be one row of pixels
+        raise ImageError(
+            f"an array of shape {values.shape} is no image: reshape it to (height, width) or "
+            "(height, width, channels)"
+        )
     pixels = values if values.dtype == np.uint16 and values.size else _to_bytes(values)
     channels_first = hasattr(array, "detach")  # as in torchvision; arrays have them last
     if pixels.ndim == 3:  # noqa: PLR2004
         first, last = pixels.shape[0] in CHANNELS, pixels.shape[2] in CHANNELS
         if first and (channels_first or not last):
             pixels = pixels.transpose(1, 2, 0)
+        elif not last:
+            raise ImageError(
+                f"an array of shape {values.shape} is no image: choose 1, 3 or 4 of its channels"
+            )
         if pixels.shape[2] == 1:
             pixels = pixels[:, :, 0]
     if pixels.dtype == np.uint16 and pixels.ndim > 2:  # noqa: PLR2004

@@ -36,6 +36,15 @@ IMAGE_NAMES = (
 )
 """Default names of image columns, by priority; columns of bytes come before paths."""
 
+TEXT_NAMES = ("text", "sentence", "document", "content")
+"""Usual names of columns of texts, by priority."""
+
+
+def or_texts(names: Sequence[str]) -> tuple[str | Setting, ...]:
+    """The end of a remedy for a table without images, where a column is evidently of texts."""
+    found = find_usual(TEXT_NAMES, names)[:1]
+    return (", or, for texts, pass ", Setting("text_column", found[0])) if found else ()
+
 
 @dataclass(frozen=True)
 class TextColumns:
@@ -267,6 +276,7 @@ def _find(
         f"no {role} column found in {source}, which has {schema.names}",
         "name it as ",
         Setting(f"{role}_column"),
+        *(or_texts(schema.names) if role == "image" else ()),
         parameter=f"{role}_column",
     )
 

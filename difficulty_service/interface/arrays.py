@@ -92,7 +92,10 @@ def to_array(features: Matrix) -> NDArray[Any]:
     """An array of the numbers of an object that is no tensor; what is masked is NaN."""
     refuse_lazy(features, "features")
     if isinstance(features, np.ma.MaskedArray):
-        return features.astype(np.result_type(features, np.float32)).filled(np.nan)
+        held: NDArray[Any] = np.ma.filled(
+            features.astype(np.result_type(features, np.float32)), np.nan
+        )
+        return held
     if hasattr(features, "toarray"):
         raise DatasetError(
             f"the features are a sparse {type(features).__name__}",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from PIL import Image
 from torch.utils.data import ConcatDataset, Subset
 
 from difficulty_service.base.errors import DatasetError
@@ -131,6 +132,12 @@ def _label(pair: Any, position: int) -> object:  # noqa: ANN401
         raise DatasetError(
             f"element {position} is {type(pair).__name__}, expected a pair of an image and a label",
             "pass `score_dataset(images, labels)`, or `list(zip(images, labels))`",
+            parameter="images",
+        )
+    if isinstance(pair[1], Image.Image):
+        raise DatasetError(
+            f"element {position} has its image in the second place",
+            "pass pairs of an image and a label, in this order",
             parameter="images",
         )
     return pair[1]

@@ -1,6 +1,7 @@
 """Labelled images as people hold them in Python, opened as datasets."""
 
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ from difficulty_service.datasets.memory import ImagesInMemory, open_memory
 from difficulty_service.datasets.sample import UNLABELLED, Dataset, DatasetOptions
 from difficulty_service.datasets.splits import choose_split
 from difficulty_service.datasets.storage import resolve
-from difficulty_service.datasets.table_columns import IMAGE_NAMES
+from difficulty_service.datasets.table_columns import IMAGE_NAMES, or_texts
 from difficulty_service.interface.image_labels import classes_of_pairs
 from difficulty_service.interface.tables import (
     Column,
@@ -112,6 +113,10 @@ def images_of(images: LabelledImages | None) -> str | Dataset | None:
     if images is None or isinstance(images, str | os.PathLike):
         return None if images is None else os.fspath(images)
     return open_images(images, DatasetOptions())[0]
+
+
+LOOKED_AT = 10
+"""Number of elements of a list by which texts are told from paths."""
 
 
 @dataclass(frozen=True)
@@ -234,6 +239,7 @@ def _column_name(names: list[str], chosen: str | None, usual: list[str], role: s
         else f"no column of the table is evidently that of the {role}s: it has {names}",
         "name one of these as ",
         Setting(f"{role}_column"),
+        *(or_texts(names) if role == "image" else ()),
         parameter=f"{role}_column",
     )
 
@@ -253,6 +259,8 @@ def is_pairs(images: LabelledImages) -> bool:
 
 
 def _of_pairs(pairs: Any, options: DatasetOptions) -> tuple[Dataset, list[str]]:  # noqa: ANN401
+    if options.modality == "image":
+        _refuse_texts(pairs)
     classes = classes_of_pairs(pairs)
     kept = np.flatnonzero(classes.indices.numpy() >= 0)
     if len(pairs) and not len(kept):
@@ -265,9 +273,33 @@ def _of_pairs(pairs: Any, options: DatasetOptions) -> tuple[Dataset, list[str]]:
         classes.indices.numpy()[kept].astype(np.int32),
         classes.names,
     )
-    location = f"{type(pairs).__name__} in memory"
+    held = "images" if isinstance(pairs, Zipped) else type(pairs).__name__
+    location = f"{held} in memory"
     warnings = [*classes.notes, *(warnings if unlabelled else [])]
     return open_memory(in_memory, location, options), warnings
+
+
+def _refuse_texts(pairs: Any) -> None:  # noqa: ANN401
+    """Refuses a list of texts, which would be read as the paths of files that are not there."""
+    if isinstance(pairs, Zipped):
+        first = pairs.images[:LOOKED_AT] if isinstance(pairs.images, list | tuple) else ()
+    else:
+        pairs = pairs[:LOOKED_AT] if isinstance(pairs, list | tuple) else ()
+        first = [pair[0] for pair in pairs if isinstance(pair, list | tuple) and len(pair)]
+    if first and all(isinstance(text, str) and _is_prose(text) for text in first):
+        raise DatasetError(
+            f"the images are texts, such as {first[0][:40]!r}, and no paths of files",
+            "pass ",
+            Setting("modality", "text"),
+            parameter="images",
+        )
+
+
+def _is_prose(text: str) -> bool:
+    """Whether a text has several words and is no path, by its ending or a file that is there."""
+    has_words = len(text.split()) > 1 and "://" not in text
+    # pathlib raises an error for names that are too long, which texts are.
+    return has_words and not re.search(r"\.\w+$", text) and not os.path.exists(text)  # noqa: PTH110
 
 
 def _reader(pairs: Any, kept: Sequence[int]) -> Callable[[int], object]:  # noqa: ANN401

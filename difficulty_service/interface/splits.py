@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TypeAlias
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.interface.arrays import Matrix, read_arrays
 from difficulty_service.interface.tables import Column
 from difficulty_service.scoring.splits import Split, open_split
@@ -17,8 +18,17 @@ def split_of(name: str, samples: Samples, like: Split | None = None) -> Split:
     Args:
         name: What arrays are called.
         like: As for `open_split`.
+
+    Raises:
+        DatasetError: They are neither a path nor such a tuple.
     """
     if isinstance(samples, str | Path):
         return open_split(Path(samples), like)
+    if not isinstance(samples, tuple) or len(samples) not in {2, 3}:
+        raise DatasetError(
+            f"samples are of type {type(samples).__name__}",
+            "pass the path of features or scores, or a tuple of features, labels and perhaps ids",
+            parameter=name,
+        )
     features, labels, *ids = samples
     return Split(name, read_arrays(features, labels, ids[0] if ids else None))

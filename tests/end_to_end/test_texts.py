@@ -97,6 +97,18 @@ def test_what_does_not_apply_is_an_error(
     assert message in " ".join(ran.stderr.split())
 
 
+def test_a_table_of_texts_that_is_taken_for_one_of_images_says_which_option_it_needs(
+    difficulty: Command, tmp_path: Path
+) -> None:
+    table = tmp_path / "texts.csv"
+    table.write_text("text,label\na cat,0\na dog,1\n")
+
+    ran = difficulty("extract", table, "--out", tmp_path / "features")
+
+    assert ran.returncode == 1
+    assert "for texts, pass --text-column text" in " ".join(ran.stderr.split())
+
+
 def test_texts_are_not_read_from_folders(difficulty: Command, tmp_path: Path) -> None:
     (tmp_path / "photos" / "cat").mkdir(parents=True)
 

@@ -10,9 +10,10 @@ from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.recognition import detect_kind
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.datasets.table import list_table
+from difficulty_service.datasets.table_columns import TEXT_NAMES
 from difficulty_service.datasets.table_files import find_tables, open_table_file, read_columns
 from trainer.config import FeatureData, ImageData, TextData
-from trainer.data.texts import TEXT_NAMES, find_text_column
+from trainer.data.texts import find_text_column
 from trainer.own_code import is_object
 from trainer.samples import Samples
 

@@ -25,7 +25,7 @@ from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.datasets.listing import choose_positions
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.table import build_table, list_table
-from difficulty_service.datasets.table_columns import holds_text
+from difficulty_service.datasets.table_columns import TEXT_NAMES, holds_text
 from difficulty_service.datasets.table_files import (
     TableFile,
     find_tables,
@@ -246,10 +246,6 @@ def pad(texts: Iterable[Sequence[int]], padding: int) -> tuple[Tensor, Tensor]:
 def split_words(text: str, length: int) -> Iterator[str]:
     """The first words of a text."""
     return (match.group() for match in islice(_WORD.finditer(text.lower()), length))
-
-
-TEXT_NAMES = ("text", "sentence", "document", "content")
-"""Names of the column of texts, in order of preference."""
 
 
 @dataclass(frozen=True)

@@ -221,6 +221,11 @@ def stream() -> Iterator[tuple[Image.Image, int]]:
         ([Image.new("RGB", (32, 32))], "element 0 is Image, expected a pair"),
         ([], "no samples"),
         ("/nowhere", "'/nowhere'"),
+        ([(0, Image.new("RGB", (32, 32)))], "its image in the second place"),
+        ([("A text. It ends", 0), ("with no file name.", 1)], "are texts.*modality='text'"),
+        ({"text": ["a", "b"], "label": [0, 1]}, "for texts, pass text_column='text'"),
+        ([(np.zeros(3072, np.uint8), 0)], r"reshape it to \(height, width\)"),
+        ([(np.zeros((8, 8, 5), np.uint8), 0)], "choose 1, 3 or 4 of its channels"),
     ],
 )
 def test_objects_that_are_no_labelled_images_are_named(images: object, message: str) -> None:

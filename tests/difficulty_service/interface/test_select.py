@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import difficulty_service as ds
+from difficulty_service.base.errors import DatasetError
 from tests.factories import store_of
 
 pytestmark = pytest.mark.analysis("selection")
@@ -57,6 +58,11 @@ def test_a_round_after_another_chooses_other_samples_and_writes_a_table(
     assert not set(first.sample_ids) & set(second.sample_ids)
     written = pq.read_table(tmp_path / "second.parquet")
     assert written["sample_id"].to_pylist() == second.sample_ids
+
+
+def test_scores_in_place_of_samples_are_named(arrays: tuple[np.ndarray, np.ndarray]) -> None:
+    with pytest.raises(DatasetError, match="samples are of type Scores; pass the path"):
+        ds.select(ds.score(*arrays, scorers="rmd", shrinkage=0.5), 9)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
