@@ -25,7 +25,9 @@ _MOST_PARTS = 20  # of a name; beyond, nobody has listed labels
 _REPEATED = 2
 _SHOWN = 3
 _NUMBER = re.compile(r"[+-]?\d{1,9}(\.\d{1,6})?", re.ASCII)
-_MISSING = frozenset(("nan", "NaN", "NaT", "<NA>"))
+_MISSING = frozenset(
+    ("nan", "NaN", "NaT", "<NA>", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "None")
+)
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -133,13 +135,14 @@ def _likeness(name: str) -> str:
 
 
 def missing_names_warning(names: Sequence[str], source: str) -> str | None:
-    """A sentence where a class has the name that programs write for no label; None elsewhere."""
-    found = next((name for name in names if name.strip() in _MISSING and len(names) > 1), None)
-    if found is None:
+    """A sentence where classes have names that programs write for no label; None elsewhere."""
+    found = [repr(name) for name in names if name.strip() in _MISSING]
+    if not found or len(names) == 1:
         return None
+    classes = "class" if len(found) == 1 else "classes"
     return (
-        f"{source} has the class {found!r}, which programs write where there is no label; leave "
-        "these cells empty if they have none"
+        f"{source} has the {classes} {list_names(found, _SHOWN)}, which programs write where there "
+        "is no label; leave these cells empty if they have none"
     )
 
 

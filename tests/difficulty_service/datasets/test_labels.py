@@ -127,9 +127,9 @@ def test_names_that_are_the_same_number_are_told_in_one_sentence(
     )
 
 
-@pytest.mark.parametrize("name", ["nan", "NaN", "<NA>"])
+@pytest.mark.parametrize("name", ["nan", "NaN", "<NA>", "NA", "None"])
 def test_a_class_called_as_programs_write_no_label_is_told(name: str) -> None:
-    column = pa.chunked_array([pa.array(["cat", name, "NA"])])
+    column = pa.chunked_array([pa.array(["cat", name, "missing"])])
 
     (note,) = index_labels(column, None, "column 'y'", "row {}".format).notes
 
@@ -137,6 +137,14 @@ def test_a_class_called_as_programs_write_no_label_is_told(name: str) -> None:
         f"column 'y' has the class {name!r}, which programs write where there is no label; leave "
         "these cells empty if they have none"
     )
+
+
+def test_all_classes_called_so_are_told_at_once() -> None:
+    column = pa.chunked_array([pa.array(["cat", "NA", "null"])])
+
+    (note,) = index_labels(column, None, "column 'y'", "row {}".format).notes
+
+    assert "has the classes 'NA', 'null', which programs write" in note
 
 
 def test_views_of_text_are_labels_as_other_text_is() -> None:
