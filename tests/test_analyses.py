@@ -297,7 +297,12 @@ def test_without_its_folder_and_line_an_analysis_is_gone_and_the_rest_works(
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.skipif(not os.environ.get("DIFFICULTY_REST"), reason="takes minutes for each analysis")
-@pytest.mark.parametrize("names", [FOLDERS, *((name,) for name in FOLDERS)], ids=" ".join)
+@pytest.mark.parametrize(
+    "names",
+    # Jobs are asked at least one question, without which the service would have an empty type.
+    [tuple({*FOLDERS} - {"leaks"}), *((name,) for name in FOLDERS)],
+    ids=lambda names: names[0] if len(names) == 1 else "all but leaks",
+)
 def test_all_other_tests_pass_without_analyses(names: tuple[str, ...], tmp_path: Path) -> None:
     copy_without(names, tmp_path)
 

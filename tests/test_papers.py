@@ -120,7 +120,17 @@ def test_the_list_and_the_reduced_forms_name_each_other() -> None:
     assert named == {row.name for row in ROWS}
 
 
-@pytest.mark.parametrize("result", RESULTS, ids=name_of)
+@pytest.mark.parametrize(
+    "result",
+    [
+        pytest.param(
+            each,
+            id=name_of(each),
+            marks=[pytest.mark.analysis("audit")] * ("`difficulty audit" in each.command),
+        )
+        for each in RESULTS
+    ],
+)
 def test_the_commands_of_a_line_exist_with_their_options_and_recipes(result: Result) -> None:
     options = options_by_command()
     for command in re.findall(r"`difficulty ([^`]+)`", result.command):

@@ -218,6 +218,7 @@ def test_marks_are_applied(hold: Callable[[Columns], Any]) -> None:
     assert scores["mark"].to_pylist()[:3] == ["keep", "relabel", None]
 
 
+@pytest.mark.analysis("annotators")
 @pytest.mark.parametrize("wide", [False, True])
 def test_labels_of_annotators_are_read(
     hold: Callable[[Columns], Any], expected: ds.Scores, *, wide: bool
@@ -240,6 +241,7 @@ def test_labels_of_annotators_are_read(
     assert report.samples["sample_id"].to_pylist() == IDS
 
 
+@pytest.mark.analysis("leaks", "versions", "selection")
 def test_sets_of_samples_are_compared_and_chosen_from(hold: Callable[[Columns], Any]) -> None:
     table = hold({"vector": FEATURES.tolist(), "label": LABELS, "id": IDS})
     held = tuple(column_of(table, name) for name in ("vector", "label", "id"))
@@ -257,6 +259,7 @@ def test_sets_of_samples_are_compared_and_chosen_from(hold: Callable[[Columns], 
     assert {*chosen.sample_ids} < {*IDS[54:56], *IDS[58:]}
 
 
+@pytest.mark.analysis("tags")
 def test_tags_are_read(hold: Callable[[Columns], Any]) -> None:
     tags = [["all", label] if row % 2 else [label] for row, label in enumerate(LABELS)]
     table = hold({"vector": FEATURES.tolist(), "tags": tags})
@@ -311,6 +314,7 @@ def test_a_table_of_images_is_scored(hold: Callable[[Columns], Any]) -> None:
     assert seen.num_samples == ROWS
 
 
+@pytest.mark.analysis("backbones")
 def test_images_and_labels_in_columns_are_scored(hold: Callable[[Columns], Any]) -> None:
     table = hold({"image": [*pictures()], "label": LABELS})
 
@@ -375,6 +379,7 @@ def test_a_table_in_place_of_a_column_is_refused() -> None:
         ds.score(FEATURES, table)
 
 
+@pytest.mark.analysis("annotators")
 def test_the_index_of_a_data_frame_is_a_column_where_it_has_a_name(expected: ds.Scores) -> None:
     frame = pd.DataFrame({"Ann": LABELS, "Ben": LABELS}, index=pd.Index(IDS, name="sample_id"))
     unnamed = frame.reset_index()[::-1]  # whose index is the numbers of the rows, reversed
@@ -385,6 +390,7 @@ def test_the_index_of_a_data_frame_is_a_column_where_it_has_a_name(expected: ds.
         assert report.annotators["annotator"].to_pylist() == ["Ann", "Ben"]
 
 
+@pytest.mark.analysis("annotators")
 def test_a_query_that_has_not_been_run_is_refused_by_what_runs_it(expected: ds.Scores) -> None:
     query = polars().LazyFrame({"sample_id": IDS, "label": LABELS})
     calls: list[Callable[[], object]] = [
@@ -402,6 +408,7 @@ def test_a_query_that_has_not_been_run_is_refused_by_what_runs_it(expected: ds.S
             call()
 
 
+@pytest.mark.analysis("tags")
 def test_a_sample_without_a_list_of_tags_is_refused_by_its_row() -> None:
     tags = pa.array([["a"], None, *[["a", "b"]] * (ROWS - 2)])
 
