@@ -162,6 +162,7 @@ def commands(path: Path, scored: Path, out: Path) -> Iterator[list[str]]:
     yield ["audit", f"{path}", "--against", f"{scored}", "--column", "knn", "--join", "sample_id"]
 
 
+@pytest.mark.analysis("audit", "consensus", "leaks", "selection", "versions")
 def test_every_command_reads_it_and_says_what_is_lost(
     scored: Path,
     rewritten: Path,
