@@ -106,7 +106,7 @@ def make_context(browser: "Browser", problems: list[str]) -> Iterator[MakeContex
             )
 
         context = browser.new_context(**options)
-        context.set_default_timeout(60_000)
+        context.set_default_timeout(180_000)  # a job on a busy machine
         context.on("page", watch)
         contexts.append(context)
         return context
