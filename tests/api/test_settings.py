@@ -1,5 +1,6 @@
 """Settings from variables and secret files, and variables that are none."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from difficulty_service.base.errors import ConfigError
 def test_a_variable_that_is_no_setting_is_named_with_the_one_that_was_meant(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for name in [name for name in os.environ if name.startswith("DIFFICULTY_")]:
+        monkeypatch.delenv(name)  # such as what the tests are told
     monkeypatch.setenv("DIFFICULTY_DATADIR", "/data")
     monkeypatch.setenv("difficulty_max_pixels", "1000")
 
