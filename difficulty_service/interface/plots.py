@@ -142,7 +142,8 @@ def _histogram(
         axes.axvline(value, color=colours[colour], linestyle=":", linewidth=1.2, label=label)
     axes.set_xlabel(_measure(samples))
     axes.set_ylabel("samples")
-    axes.legend(frameon=False, fontsize="small")
+    # Matplotlib would search for the best place, and warn where that takes a second.
+    axes.legend(loc="upper right", frameon=False, fontsize="small")
     _style(axes)
     return ()
 

@@ -26,6 +26,7 @@ def test_a_setting_is_written_as_the_option_that_sets_it(setting: Setting, optio
     assert as_option(setting) == option
 
 
+@pytest.mark.analysis("audit", "tags")
 def test_every_setting_that_an_error_of_the_service_suggests_is_an_option() -> None:
     package = Path(difficulty_service.__file__).parent
     source = "".join(file.read_text() for file in sorted(package.rglob("*.py")))
