@@ -192,10 +192,10 @@ def require_usable(settings: "Settings") -> None:
                 f"DIFFICULTY_ROOTS: {name!r} is {root!r}, which is no folder of this machine",
                 "create or mount it, or correct its path",
             )
-    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", settings.device):
+    if not re.fullmatch(r"all|auto|cpu|mps|cuda(:\d+)?", settings.device):
         raise ConfigError(
             f"DIFFICULTY_DEVICE: there is no device {settings.device!r}",
-            "expected auto, cpu, cuda, cuda:1 or mps, such as DIFFICULTY_DEVICE=cuda",
+            "expected all, auto, cpu, cuda, cuda:1 or mps, such as DIFFICULTY_DEVICE=cuda",
         )
     if settings.default_backbone is not None and ":" not in settings.default_backbone:
         try:

@@ -165,7 +165,8 @@ def open_services(inputs: ServiceInputs) -> Iterator[Services]:
         artifacts = _prepare_storage(engine, inputs.settings)
         settings = settle_default_backbone(inputs.settings)
         if settings.device not in EVERYWHERE:
-            call_apart(_choose_device, settings.device)  # in another process, since it takes torch
+            # In another process, since it takes torch.
+            call_apart(_choose_device, settings.sample_device)
         yield _open_all(inputs, settings, engine, artifacts, stack)
 
 

@@ -92,7 +92,7 @@ class Settings(BaseSettings):
     """Backbone of jobs of images that name none; none for `clip-vit-b16`, or `builtin-photos` where
     its weights are not cached and cannot be downloaded when the service starts."""
     device: str = "auto"
-    """Device of workers and for single samples."""
+    """Device of workers and for single samples; `all` GPUs share the shards of a job."""
     engine: Literal["local", "ray"] = "local"
     """`local` or `ray`."""
     ray_address: str | None = None
@@ -195,6 +195,11 @@ class Settings(BaseSettings):
             engine=self.engine,
             ray_address=self.ray_address,
         )
+
+    @property
+    def sample_device(self) -> str:
+        """Device for what is encoded one at a time: the first one of `all`."""
+        return "cuda" if self.device == "all" else self.device
 
     @cached_property
     def artifact_root(self) -> str:

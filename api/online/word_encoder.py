@@ -46,7 +46,7 @@ class WordEncoder:
     def __init__(self, settings: Settings, artifacts: Artifacts) -> None:
         self._settings = settings
         self._artifacts = artifacts
-        self._device = choose_device(settings.device)
+        self._device = choose_device(settings.sample_device)
         self._encoders: BoundedCache[tuple[str, str | None], SharedEncoder]
         self._encoders = BoundedCache(MAX_ENCODERS)
         self._placed: BoundedCache[str, Path] = BoundedCache(MAX_PLACED)

@@ -348,6 +348,9 @@ def execute(
         StatisticsError: The features are not of the kind that `fitted_on` describes.
     """
     dataset = dataset or open_dataset(plan.location, plan.dataset)
+    shards = [shard for shard in range(dataset.num_shards) if plan.subset.includes(shard)]
+    if len(shards) <= 1:
+        plan = replace(plan, devices=())  # there is nothing to share
     if plan.cluster is None and dataset.modality != "text" and plan.backbone != SMALL:
         require_memory(memory_limit())
     nothing = ExtractProgress(len(dataset.labels), 0, 0, dataset.noun)
@@ -363,7 +366,6 @@ def execute(
     if fitted_on is not None:
         require_same_features(description, fitted_on)
     with writable_store(plan.out, description, resume=plan.resume) as store:
-        shards = [shard for shard in range(dataset.num_shards) if plan.subset.includes(shard)]
         set_aside_changed(dataset, store, shards)
         if plan.lend is not None:
             plan.lend(store)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from api import commands, settings
-from api.commands import read_settings
+from api.commands import read_settings, require_usable
 from difficulty_service.base.errors import ConfigError
 
 
@@ -67,7 +67,7 @@ def test_a_secret_file_that_is_invalid_is_named_without_its_contents(
         ("ROOTS", "photos", "DIFFICULTY_ROOTS is no JSON; write it as DIFFICULTY_ROOTS='{"),
         ("ALLOWED_HOSTS", "a.org", "DIFFICULTY_ALLOWED_HOSTS is no JSON; write it as"),
         ("ROOTS", '{"photos": "/nowhere/photos"}', "'photos' is '/nowhere/photos', which is no fo"),
-        ("DEVICE", "gpu", "there is no device 'gpu'; expected auto, cpu, cuda, cuda:1 or mps"),
+        ("DEVICE", "gpu", "there is no device 'gpu'; expected all, auto, cpu, cuda, cuda:1 or m"),
         ("DEFAULT_BACKBONE", "clip-vit-b61", "unknown backbone 'clip-vit-b61'; did you mean clip"),
     ],
 )
@@ -99,3 +99,13 @@ def test_a_root_at_an_address_and_a_backbone_of_a_library_are_left_to_their_jobs
     commands.require_usable(
         settings.Settings(roots=roots, device="cuda:1", default_backbone="timm:resnet18.a1_in1k")
     )
+
+
+@pytest.mark.parametrize(("device", "expected"), [("all", "cuda"), ("cuda:1", "cuda:1")])
+def test_single_samples_are_encoded_on_one_gpu(device: str, expected: str) -> None:
+    found = read_settings(device=device)
+
+    require_usable(found)
+
+    assert found.machine.device == device
+    assert found.sample_device == expected

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from torch.distributed.run import get_args_parser
 
 from api.jobs.queue import record_heartbeat
 from api.settings import Settings
@@ -18,6 +19,8 @@ from tests.command_options import options_by_command
 
 DOCKER = Path(__file__).resolve().parents[2] / "docker"
 OURS = ("api", "worker", "worker-2")
+WORKERS = ("worker", "worker-2")
+ONE_OFF = ("precompute", "trainer", "distributed-trainer")
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +56,7 @@ def test_every_service_of_the_base_is_hardened_and_starts_again(base: dict[str, 
 def test_every_container_has_limits_of_memory_and_processes(
     base: dict[str, Any], gpu: dict[str, Any]
 ) -> None:
-    one_off = {name: gpu["services"][name] for name in ("trainer", "precompute")}
+    one_off = {name: gpu["services"][name] for name in ONE_OFF}
 
     for name, service in {**base["services"], **one_off}.items():
         assert service["pids_limit"] > 0, name
@@ -61,7 +64,7 @@ def test_every_container_has_limits_of_memory_and_processes(
 
 
 def test_one_off_commands_are_hardened_and_behind_a_profile(gpu: dict[str, Any]) -> None:
-    for name in ("trainer", "precompute"):
+    for name in ONE_OFF:
         service = gpu["services"][name]
         assert service["profiles"] == [name]
         assert service["read_only"] is True
@@ -131,35 +134,57 @@ def test_files_of_this_folder_that_are_mounted_exist(base: dict[str, Any]) -> No
     assert all((DOCKER / path).is_file() for path in mounted)
 
 
-def test_every_worker_of_the_gpu_file_reserves_a_gpu_of_its_own(gpu: dict[str, Any]) -> None:
-    devices = [
-        gpu["services"][name]["deploy"]["resources"]["reservations"]["devices"]
-        for name in ("worker", "worker-2")
-    ]
+def test_workers_and_single_commands_see_the_gpus_that_a_variable_names(
+    gpu: dict[str, Any],
+) -> None:
+    environments = {name: gpu["services"][name]["environment"] for name in (*WORKERS, *ONE_OFF)}
+    lines = (DOCKER / "example.env").read_text().splitlines()
+    defaults = dict(line.split("=") for line in lines if "GPUS=" in line)
 
-    assert [each[0]["capabilities"] for each in devices] == [["gpu"], ["gpu"]]
-    assert devices[0][0]["device_ids"] != devices[1][0]["device_ids"]
+    seen = {name: each["CUDA_VISIBLE_DEVICES"] for name, each in environments.items()}
+    assert seen.pop("worker-2") == f"${{WORKER_2_GPUS:-{defaults['WORKER_2_GPUS']}}}"
+    assert set(seen.values()) == {f"${{GPUS:-{defaults['GPUS']}}}"}
+    assert {each["CUDA_DEVICE_ORDER"] for each in environments.values()} == {"PCI_BUS_ID"}
+    assert defaults["GPUS"] != defaults["WORKER_2_GPUS"]
 
 
-def test_workers_of_the_gpu_file_end_where_no_gpu_works(gpu: dict[str, Any]) -> None:
-    for name in ("worker", "worker-2"):
-        assert gpu["services"][name]["environment"] == {"DIFFICULTY_DEVICE": "cuda"}
+def test_gpus_are_reserved_for_what_may_use_them(gpu: dict[str, Any]) -> None:
+    for name in (*WORKERS, *ONE_OFF):
+        (device,) = gpu["services"][name]["deploy"]["resources"]["reservations"]["devices"]
+        assert device == {"driver": "nvidia", "capabilities": ["gpu"], "count": "all"}, name
+
+
+def test_jobs_of_the_gpu_file_end_where_no_gpu_works(gpu: dict[str, Any]) -> None:
+    for name in WORKERS:
+        assert gpu["services"][name]["environment"]["DIFFICULTY_DEVICE"] == "all"
+
+
+def test_the_distributed_trainer_trains_by_one_process_on_each_gpu(gpu: dict[str, Any]) -> None:
+    service = gpu["services"]["distributed-trainer"]
+    launcher, *arguments = [*service["entrypoint"], *service["command"]]
+
+    launch = get_args_parser().parse_args(arguments)
+
+    assert launcher == "torchrun"
+    assert (launch.nproc_per_node, launch.standalone) == ("gpu", True)
+    assert (launch.module, launch.training_script) == (True, "difficulty_service")
+    assert launch.training_script_args == gpu["services"]["trainer"]["command"]
 
 
 def test_weights_behind_a_gate_can_be_downloaded_everywhere(
     base: dict[str, Any], gpu: dict[str, Any]
 ) -> None:
-    downloading = [base["services"][name] for name in ("api", "worker", "worker-2")]
-    downloading += [gpu["services"][name] for name in ("precompute", "trainer")]
+    downloading = [base["services"][name] for name in OURS]
+    downloading += [gpu["services"][name] for name in ONE_OFF]
 
     tokens = {each["environment"]["HF_TOKEN"] for each in downloading}
     assert tokens == {"${HF_TOKEN:-}"}
 
 
 def test_what_training_compiles_can_be_loaded(gpu: dict[str, Any]) -> None:
-    (temporary,) = gpu["services"]["trainer"]["tmpfs"]
-
-    assert "exec" in temporary.split(",")
+    for name in ("trainer", "distributed-trainer"):
+        (temporary,) = gpu["services"][name]["tmpfs"]
+        assert "exec" in temporary.split(",")
 
 
 def test_every_command_exists_with_its_options(services: dict[str, dict[str, Any]]) -> None:

@@ -134,6 +134,17 @@ def test_the_processes_share_the_cores(
     assert len(started) == 2
 
 
+def test_a_single_shard_runs_in_this_process(
+    images: Path, tmp_path: Path, started: list[DeviceProcess]
+) -> None:
+    plan = Plan(str(images), tmp_path / "f", "builtin", devices=(CPU, CPU))
+
+    extracted = execute(plan)
+
+    assert len(parts_of(extracted)) == 1
+    assert not started
+
+
 @pytest.mark.parametrize(("number", "shares"), [(3, 3), (1, 0)])
 def test_all_is_every_gpu_of_the_machine(
     number: int, shares: int, monkeypatch: pytest.MonkeyPatch
