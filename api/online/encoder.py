@@ -247,7 +247,7 @@ class BackbonePool:
     def _load(self, description: FeatureDescription, options: BackboneOptions) -> RunningBackbone:
         backbone = load_backbone(str(description.backbone), options)
         if isinstance(backbone.preprocessing, TextPreprocessing):
-            return self._running(backbone, lambda texts: send(texts, self._device))
+            return self._running(backbone, lambda texts: texts)
         # What resizing imports takes seconds, which are not those of the first image.
         preprocessing = image_preprocessing(backbone)
         prepare(_one_pixel, preprocessing, description.mode or "fast")
@@ -259,7 +259,7 @@ class BackbonePool:
         )
 
     def _running(self, backbone: Backbone, place: Callable[[Tensor], Tensor]) -> RunningBackbone:
-        """A backbone with its thread; `place` puts prepared samples on the device, as its input."""
+        """A backbone with its thread; `place` makes its input of prepared samples."""
         room = Room(self._device)
 
         def encode(samples: Tensor) -> Tensor:

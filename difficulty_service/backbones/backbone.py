@@ -117,7 +117,7 @@ class Backbone(Protocol):
 
         Args:
             samples: Normalised images on the backbone's device, shape (samples, 3, height, width);
-                or prepared texts, shape (samples, length).
+                or prepared texts on the CPU, shape (samples, length).
 
         Returns:
             Shape (samples, feature_dim), float32.

@@ -17,6 +17,7 @@ from torch import Tensor
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions, TextPreprocessing
 from difficulty_service.backbones.text_encoder import TextEncoder, refuse_image_options
 from difficulty_service.backbones.text_encoders import BUILTIN_TEXT_DIM as DIM
+from difficulty_service.base.device_copies import send
 from difficulty_service.base.errors import BackboneError, Setting
 
 LENGTHS = (2, 5)
@@ -60,7 +61,7 @@ def load_builtin_text(name: str, options: BackboneOptions) -> Backbone:
         feature_dim=DIM,
         preprocessing=TextPreprocessing(1, encode_ngrams, SETTINGS),
         weights_sha256=hashlib.sha256(settings.encode()).hexdigest(),
-        network=lambda vectors: vectors,
+        network=lambda vectors: send(vectors, options.device),
     )
 
 

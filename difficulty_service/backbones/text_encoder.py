@@ -17,7 +17,8 @@ class TextEncoder:
 
     Attributes:
         weights_sha256: Hex SHA-256 of the weights, or of the settings of an encoder without any.
-        network: From prepared texts (samples, length) to features (samples, feature_dim).
+        network: From prepared texts (samples, length), on the CPU, where their lengths are known
+            without waiting for a GPU, to features (samples, feature_dim).
     """
 
     name: str
@@ -28,7 +29,7 @@ class TextEncoder:
     one_core: bool = False
 
     def encode(self, texts: Tensor) -> Tensor:
-        """Features (samples, feature_dim), float32, of prepared texts (samples, length)."""
+        """Features (samples, feature_dim), float32, of texts (samples, length) on the CPU."""
         with torch.inference_mode(), full_float32():
             return self.network(texts).to(torch.float32)
 

@@ -6,12 +6,15 @@ the tokens.
 
 import hashlib
 import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions, TextPreprocessing
 from difficulty_service.backbones.downloads import (
@@ -30,6 +33,7 @@ from difficulty_service.backbones.sentence_files import (
 )
 from difficulty_service.backbones.text_encoder import TextEncoder, refuse_image_options
 from difficulty_service.backbones.weights import read_weights
+from difficulty_service.base.device_copies import send
 from difficulty_service.base.errors import BackboneError, Setting
 from difficulty_service.base.extras import needs_extra
 from difficulty_service.base.files import file_sha256
@@ -62,6 +66,7 @@ def load_transformers(name: str, options: BackboneOptions, *, model: str) -> Bac
     network = (
         network.eval().requires_grad_(requires_grad=False).to(options.device, options.precision)
     )
+    network.config.use_cache = False  # keys and values of tokens are for those that come later
     hidden = getattr(network.config, "hidden_size", None)
     if not isinstance(hidden, int) or tokenizer.pad_token_id is None:
         raise BackboneError(
@@ -84,7 +89,8 @@ def load_transformers(name: str, options: BackboneOptions, *, model: str) -> Bac
     }
     layers = {step: load_dense(name, step).to(options.device) for step in stated.dense}
     pooled = PooledTokens(
-        network, int(tokenizer.pad_token_id), stated, prepare.prompt_length(), layers
+        *(network, int(tokenizer.pad_token_id), stated, prepare.prompt_length(), layers),
+        options.device,
     )
     return TextEncoder(
         name=name,
@@ -140,6 +146,36 @@ class DenseModule(nn.Module):
         return result if self.residual is None else result + self.residual(values)
 
 
+class KnownPadding(TorchFunctionMode):
+    """A context in which the number of tokens in a mask is known, and no GPU is asked for it.
+
+    transformers asks in each batch whether a token is padding, and would wait for the answer.
+
+    Args:
+        shape: Shape of the mask, (samples, tokens).
+        num_tokens: Number of its tokens that are no padding.
+    """
+
+    def __init__(self, shape: torch.Size, num_tokens: int) -> None:
+        super().__init__()
+        self._shape, self._num_tokens = shape, num_tokens
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - of any function
+        """Calls a function, unless it counts the tokens of the mask or compares them with all."""
+        if function in (Tensor.all, Tensor.sum) and len(args) == 1 and not kwargs:
+            mask: Tensor = args[0]
+            if mask.dtype == torch.bool and mask.shape == self._shape:
+                is_full = self._num_tokens == mask.numel()
+                return torch.tensor(is_full if function is Tensor.all else self._num_tokens)
+        return function(*args, **(kwargs or {}))
+
+
 @dataclass(frozen=True)
 class PooledTokens:
     """The vector of each text, made of the last hidden states; tokens of padding do not count."""
@@ -149,17 +185,20 @@ class PooledTokens:
     stated: SentenceSettings
     prompt_length: int
     layers: dict[Dense, DenseModule]
+    device: torch.device
 
     def __call__(self, ids: Tensor) -> Tensor:
-        """Vectors (samples, dim), float32, of ids (samples, length), -1 after each text."""
+        """Vectors (samples, dim), float32, of ids (samples, length) on the CPU, -1 after a text."""
         lengths = (ids >= 0).sum(1)
         longest = max(1, int(lengths.max()))
         if len(ids) == 1 or len(ids) * longest <= MAX_TOKENS_AT_ONCE:
-            return self._encode(ids[:, :longest])
+            known = KnownPadding(torch.Size((len(ids), longest)), int(lengths.sum()))
+            with known if self.device.type == "cuda" else nullcontext():
+                return self._encode(send(ids[:, :longest], self.device))
         # Texts of about a length together: one long text would make all of them as long.
         short, long = lengths.argsort().tensor_split(2)
         vectors = torch.cat([self(ids[short]), self(ids[long])])
-        return vectors[torch.cat([short, long]).argsort()]
+        return vectors[send(torch.cat([short, long]).argsort(), self.device)]
 
     def dim(self, hidden: int) -> int:
         """Length of the vectors, for hidden states of that length."""

@@ -238,11 +238,11 @@ def encode_batch(
         return batch
     preprocessing = backbone.preprocessing
 
-    def encode(views: Tensor) -> Tensor:
-        on_device = send(views, network.device)
+    def encode(samples: Tensor) -> Tensor:
         if not isinstance(preprocessing, TextPreprocessing):
-            on_device = normalise(on_device, preprocessing, network.input_precision)
-        return backbone.encode(on_device).float()
+            views = send(samples, network.device)
+            samples = normalise(views, preprocessing, network.input_precision)
+        return backbone.encode(samples).float()
 
     with clock.busy(FORWARD) if clock else nullcontext():
         return replace(batch, values=room.compute(encode, batch.values))

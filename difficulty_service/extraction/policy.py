@@ -1,7 +1,7 @@
 """What a run leaves open, settled: the backbone, its precision, and the library that runs it.
 
 A network with weights of eight bits computes in them on CPUs. Otherwise a precision and a library
-are chosen by measurement: some images of the dataset go through the network in both ways. Sixteen
+are chosen by measurement: some samples of the dataset go through the network in both ways. Sixteen
 bits are several times as fast with some networks and change the ranks of the scores with others;
 ONNX Runtime is faster with some networks of convolutions, on CPUs. Both wait for a dataset that is
 worth the comparison.
@@ -162,23 +162,28 @@ def settle_precision(
 def _compared(plan: Plan, dataset: Dataset, load: Loader, compared: Callable[[], None]) -> Plan:
     """The plan with the precision that a comparison chooses, where one is worth its time.
 
+    Of texts only on a GPU; those of the built-in encoder have no network.
+
     Several processes that divide a dataset, or the nodes of a cluster, need not have the same
     processor and must agree on a precision, so they compare none.
     """
-    images = 0 if dataset.modality == "text" else len(dataset.labels)
     alone = plan.cluster is None and plan.subset.num_subsets == 1
-    halves = halves_of(plan.network.device) if alone and images >= LEAST_IMAGES else ()
+    halves = halves_of(plan.network.device) if alone and len(dataset.labels) >= LEAST_IMAGES else ()
+    if dataset.modality == "text" and (
+        plan.backbone == BUILTIN_TEXT or plan.network.device.type == "cpu"
+    ):
+        halves = ()
     if not halves:
         return plan
     pilot = compare_precisions(plan.task(dataset), load, halves, compared)
     if not pilot.num_images:
-        reason = "float32, as no image that was compared could be read"
+        reason = f"float32, as no {dataset.modality} that was compared could be read"
         return replace(plan, precision_reason=reason)
     return replace(
         plan,
         network=replace(plan.network, precision=best_precision(pilot)),
         precision_pilot=pilot,
-        precision_reason=reason_of(pilot),
+        precision_reason=reason_of(pilot, dataset.modality),
     )
 
 
@@ -272,13 +277,13 @@ def best_precision(pilot: PrecisionPilot) -> torch.dtype:
     return DTYPES[pilot.half] if better else torch.float32
 
 
-def reason_of(pilot: PrecisionPilot) -> str:
-    """Why that precision is the best one, in a sentence."""
+def reason_of(pilot: PrecisionPilot, noun: str = "image") -> str:
+    """Why that precision is the best one, in a sentence; samples are called by the noun."""
     if pilot.agreement is None or pilot.speedup < LEAST_SPEEDUP:
         return f"float32, as {pilot.half} is {pilot.speedup:.1f} times as fast here"
     sentence = (
         f"{pilot.half} is {pilot.speedup:.1f} times as fast here, and Spearman's correlation of "
-        f"the scores of {pilot.num_images} images is {pilot.agreement:.5f}"
+        f"the scores of {count_of(pilot.num_images, noun)} is {pilot.agreement:.5f}"
     )
     if best_precision(pilot) != torch.float32:
         return f"{pilot.half}: {sentence}"

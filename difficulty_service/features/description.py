@@ -37,12 +37,12 @@ class Need(Enum):
 
 
 class PrecisionPilot(Contract):
-    """How float32 and a precision of 16 bits, bfloat16 or float16, compare on some images."""
+    """How float32 and a precision of 16 bits, bfloat16 or float16, compare on some samples."""
 
     num_images: int
-    """Number of images that were encoded in both."""
+    """Number of samples that were encoded in both."""
     float32: float
-    """Images per second of the network alone."""
+    """Samples per second of the network alone."""
     bfloat16: float | None = None
     """The same in bfloat16; null where float16 was compared."""
     float16: float | None = None

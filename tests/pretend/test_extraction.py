@@ -17,9 +17,11 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "timm, transformer": ("timm:vit_tiny_patch16_224.augreg_in21k", 32, 32),
 }
 
+OTHERS = {"open_clip", "transformers", "transformers, causal", "the server"}
+
 
 def test_every_path_of_extraction_has_a_budget() -> None:
-    assert set(BUDGET["extraction"]) == {*ARGUMENTS, "open_clip", "transformers", "the server"}
+    assert set(BUDGET["extraction"]) == {*ARGUMENTS, *OTHERS}
 
 
 @pytest.mark.parametrize("path", ARGUMENTS)
@@ -57,6 +59,30 @@ def test_an_encoder_of_texts_keeps_to_its_budget_and_has_the_features_of_the_cpu
 
     assert counted["apart"] < 1e-5
     require_within("extraction", "transformers", counted)
+
+
+def test_a_causal_encoder_of_texts_keeps_to_its_budget_and_has_the_features_of_the_cpu(
+    small_bert: Path, tmp_path: Path, on_gpus: Call
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.Qwen3Config(
+        vocab_size=11,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+        max_position_embeddings=12,
+        pad_token_id=0,
+    )
+    transformers.AutoTokenizer.from_pretrained(small_bert).save_pretrained(tmp_path)
+    transformers.Qwen3Model(config).save_pretrained(tmp_path)
+
+    counted = on_gpus(f"{PATHS}:extract", f"transformers:{tmp_path}", None)
+
+    assert counted["apart"] < 1e-5
+    require_within("extraction", "transformers, causal", counted)
 
 
 def test_the_server_keeps_to_its_budget_and_has_the_features_of_the_cpu(on_gpus: Call) -> None:

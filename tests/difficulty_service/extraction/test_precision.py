@@ -13,6 +13,7 @@ from torch import Tensor
 
 import difficulty_service as ds
 from difficulty_service.backbones import backbone, load_backbone
+from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.base.cluster import ClusterOptions
 from difficulty_service.base.errors import BackboneError
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
@@ -233,6 +234,35 @@ def test_only_a_lone_process_with_such_a_cpu_and_enough_images_compares(
     assert [each.network.precision for each in given] == [torch.float32] * 5
     assert [each.precision_reason for each in given] == [None] * 5
     assert calls == []
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "chosen"),
+    [
+        ("transformers:x", "cuda", torch.float16),
+        ("transformers:x", "cpu", torch.float32),
+        ("builtin-text", "cuda", torch.float32),
+    ],
+)
+def test_networks_of_texts_are_compared_on_a_gpu(
+    name: str,
+    device: str,
+    chosen: torch.dtype,
+    compared: Callable[[PrecisionPilot], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (9, 0))
+    calls = compared(PrecisionPilot(num_images=512, float32=20, float16=60, agreement=0.9998))
+    texts = [(f"text {row}", f"class{row % 2}") for row in range(48)]
+    dataset = open_images(texts, DatasetOptions(text_column="text"))[0]
+    plan = replace(OPEN, backbone=name, network=BackboneOptions(device=torch.device(device)))
+
+    settled = settle_precision(plan, dataset)
+
+    assert settled.network.precision == chosen
+    assert calls == ([name] if chosen == torch.float16 else [])
+    if calls:
+        assert "scores of 512 texts is" in str(settled.precision_reason)
 
 
 def test_the_choice_is_recorded_and_a_resumed_run_keeps_it(
