@@ -24,7 +24,7 @@ from difficulty_service.base.device_memory import Room
 from difficulty_service.base.errors import ImageError
 from difficulty_service.base.files import content_digest, file_stamp
 from difficulty_service.datasets.sample import ImageOpener, Sample
-from difficulty_service.extraction.image_watch import ImageWatch
+from difficulty_service.extraction.image_watch import Watch
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.features.errors_file import BadImage
@@ -83,7 +83,7 @@ class Preparation:
     preprocessing: Preprocessing | TextPreprocessing
     options: ExtractOptions
     known: KnownImages | None
-    watch: ImageWatch | None
+    watch: Watch | None
 
     @classmethod
     def of(cls, task: ExtractionTask, backbone: Backbone) -> Self:

@@ -7,17 +7,21 @@ of cores they decode one to two thousand a second at most, and a large GPU encod
 import math
 import pickle
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, get_worker_info
 
 from difficulty_service.backbones.backbone import TextPreprocessing
 from difficulty_service.base import apart
 from difficulty_service.base.errors import DifficultyError, Setting
 from difficulty_service.base.process_setup import keep_freed_memory
+from difficulty_service.base.wording import list_names
 from difficulty_service.extraction.batches import Batch, Group, Preparation, prepare_batch
+from difficulty_service.extraction.image_slots import ImageSlot, ImageSlots
+from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.extraction.memory import fits_processes
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.images.preparation import set_up_decoding_thread
@@ -38,9 +42,9 @@ Prepared = tuple[Batch, dict[str, float]]
 def processes_pay(how: Preparation, num_images: int, batch_size: int, workers: int) -> bool:
     """Whether that many processes prepare so many images sooner than threads, and have the room.
 
-    A watch knows the images that this process is working on, and a text is prepared in no time.
+    A text is prepared in no time.
     """
-    if how.watch is not None or isinstance(how.preprocessing, TextPreprocessing):
+    if isinstance(how.preprocessing, TextPreprocessing):
         return False
     if num_images < LEAST_IMAGES or workers < LEAST_WORKERS:
         return False
@@ -76,8 +80,11 @@ def prepared_apart(
     Raises:
         DifficultyError: A process was ended, such as for lack of memory.
     """
+    watch = how.watch if isinstance(how.watch, ImageWatch) else None
+    slots = None if watch is None else ImageSlots.of(workers)
+    how = replace(how, watch=None)  # that of this process, which others cannot tell
     loader: DataLoader[Prepared] = DataLoader(
-        cast("Any", _Preparer(how, timed=clock is not None)),
+        cast("Any", _Preparer(how, clock is not None, slots)),
         batch_size=None,  # a group is already a batch
         sampler=cast("Any", _Pickled(groups)),
         num_workers=workers,
@@ -91,24 +98,31 @@ def prepared_apart(
     with apart.without_main():
         prepared = iter(loader)
     try:
-        for batch, seconds in prepared:
-            for stage, busy in seconds.items():
-                if clock:
-                    clock.add(stage, busy)
-            yield batch
+        with nullcontext() if watch is None or slots is None else watch.beside(slots):
+            for batch, seconds in prepared:
+                for stage, busy in seconds.items():
+                    if clock:
+                        clock.add(stage, busy)
+                yield batch
     except (RuntimeError, EOFError, ConnectionError) as error:
         if isinstance(error, RuntimeError) and "DataLoader worker" not in str(error):
             raise
         # The loader notices it, or meets its closed connection first.
+        reading = "" if slots is None else _reading(slots)
         raise DifficultyError(
             f"a process that decodes images has ended ({error or type(error).__name__}); it may "
-            "have lacked memory",
+            f"have lacked memory{reading}",
             "use fewer of them by ",
             Setting("workers", max(1, workers // 2)),
             parameter="workers",
-        ) from error
+        ) from ChildProcessError(str(error))  # an OSError: the service tries such a job again
     finally:
         del prepared  # ends the processes
+
+
+def _reading(slots: ImageSlots) -> str:
+    names = [image.sample_id for image in slots.under_way()]
+    return f"; images that were being read: {list_names(names)}" if names else ""
 
 
 @dataclass(frozen=True)
@@ -127,11 +141,16 @@ class _Preparer:
 
     how: Preparation
     timed: bool
+    slots: ImageSlots | None
 
     def __getitem__(self, pickled: bytes) -> Prepared:
         clock = StageClock() if self.timed else None
         group = pickle.loads(pickled)  # noqa: S301 - of our own making
-        batch = prepare_batch(group, self.how, clock)
+        process = get_worker_info()
+        watch = None
+        if self.slots is not None and process is not None:
+            watch = ImageSlot(self.slots, process.id)
+        batch = prepare_batch(group, replace(self.how, watch=watch), clock)
         return batch, {stage.name: stage.busy for stage in clock.stages()} if clock else {}
 
 

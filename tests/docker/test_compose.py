@@ -152,6 +152,7 @@ def test_gpus_are_reserved_for_what_may_use_them(gpu: dict[str, Any]) -> None:
     for name in (*WORKERS, *ONE_OFF):
         (device,) = gpu["services"][name]["deploy"]["resources"]["reservations"]["devices"]
         assert device == {"driver": "nvidia", "capabilities": ["gpu"], "count": "all"}, name
+        assert gpu["services"][name]["shm_size"] == "8g", name  # for processes that decode
 
 
 def test_jobs_of_the_gpu_file_end_where_no_gpu_works(gpu: dict[str, Any]) -> None:

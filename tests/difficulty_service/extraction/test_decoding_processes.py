@@ -6,9 +6,12 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +20,12 @@ import pytest
 import torch
 from PIL import Image
 
+from api.jobs.failures import describe_failure
 from difficulty_service.backbones.backbone import Preprocessing, TextPreprocessing
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.memory import ImagesInMemory, open_memory
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.sample import Dataset, DatasetOptions, Sample
 from difficulty_service.extraction import decoding_processes, memory
 from difficulty_service.extraction.batches import Batch, Group, Preparation, prepare_batch
 from difficulty_service.extraction.decoding_processes import (
@@ -132,6 +136,37 @@ def test_a_process_that_was_killed_is_an_error_that_says_what_to_do(photos: Path
     assert "workers" in str(caught.value)
 
 
+def test_a_watch_knows_what_processes_are_reading_and_an_error_names_it(
+    photos: Path, tmp_path: Path
+) -> None:
+    pipe = tmp_path / "stuck.jpg"
+    os.mkfifo(pipe)  # whoever opens it waits
+    stuck = Sample("cat/stuck.jpg", 0, partial(open, pipe, "rb"))
+    groups = groups_of(open_dataset(str(photos), DatasetOptions()), size=1)
+    watch, before = ImageWatch(), children()
+    began = watch.last_step
+    how = replace(HOW, watch=watch)
+    reading: list[str] = []
+
+    def kill_once_stuck() -> None:
+        while not reading:
+            time.sleep(0.05)
+            reading.extend(image.sample_id for image in watch.under_way() if image.seconds > 1)
+        for pid in children() - before:
+            os.kill(pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_once_stuck)
+    killer.start()
+    with pytest.raises(DifficultyError, match=r"being read: cat/stuck\.jpg") as caught:
+        list(prepared_apart([*groups, Group(0, [stuck])], how, 2, None))
+    killer.join()
+
+    assert reading == ["cat/stuck.jpg"]
+    assert watch.last_step > began
+    assert watch.under_way() == []
+    assert describe_failure(caught.value, {}).retry
+
+
 @pytest.mark.slow
 def test_a_script_without_a_main_guard_is_not_run_again(photos: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
@@ -165,7 +200,7 @@ def test_images_that_a_program_holds_are_left_to_threads(photos: Path) -> None:
         (HOW, MANY, 8, True),
         (HOW, MANY - 1, 8, False),
         (HOW, MANY, 2, False),
-        (replace(HOW, watch=ImageWatch()), MANY, 8, False),
+        (replace(HOW, watch=ImageWatch()), MANY, 8, True),
         (replace(HOW, preprocessing=TextPreprocessing(1, torch.tensor, {})), MANY, 8, False),
     ],
 )
