@@ -1,11 +1,13 @@
 """Products of float32, in a process that lets torch round them to less."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from difficulty_service.backbones.backbone import BackboneOptions, Preprocessing, TextPreprocessing
 from difficulty_service.backbones.frozen_network import freeze
@@ -16,6 +18,7 @@ from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.fitting import fit_chunks
 from difficulty_service.gaussians.products import Workspace
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
+from difficulty_service.scorers.near_copies import pairs_by_products
 
 BACKENDS = torch.backends
 GROUPS = {"all": BACKENDS, "mkldnn": BACKENDS.mkldnn, "cudnn": BACKENDS.cudnn}
@@ -230,6 +233,42 @@ def test_gaussians_are_fitted_in_float32() -> None:
     assert SEEN
     assert all(each == FULL for each in SEEN)
     assert torch.get_float32_matmul_precision() == "medium"
+
+
+class WatchingProducts(TorchFunctionMode):
+    """Notes the settings with which matrices are multiplied."""
+
+    def __torch_function__(
+        self,
+        function: Callable[..., object],
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        if getattr(function, "__name__", "") in {"matmul", "__matmul__"}:
+            SEEN.append(products())
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("precision", ["high", "medium"])
+def test_near_copies_are_compared_in_float32(precision: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    features = nn.functional.normalize(torch.randn(200, 256, generator=generator))
+    copies = nn.functional.normalize(features + 0.01 * torch.randn(200, 256, generator=generator))
+    cosines = (copies.double() * features.double()).sum(1)
+    threshold = float(cosines.median())  # many cosines are close to it
+    torch.set_float32_matmul_precision(precision)
+    SEEN.clear()
+
+    with WatchingProducts():
+        blocks = list(pairs_by_products(features, copies, threshold))
+
+    assert SEEN
+    assert all(each == FULL for each in SEEN)
+    assert torch.get_float32_matmul_precision() == precision
+    rows, found, measured = map(np.concatenate, zip(*blocks, strict=True))
+    assert {*rows[rows == found]} >= {*(cosines >= threshold).nonzero().flatten().tolist()}
+    np.testing.assert_allclose(measured[rows == found], cosines[rows[rows == found]], atol=1e-6)
 
 
 def test_features_have_the_same_bits_whatever_the_process_allows() -> None:
