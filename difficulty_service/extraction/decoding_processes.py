@@ -64,6 +64,52 @@ def can_be_sent(group: Group) -> bool:
         return False
 
 
+@dataclass
+class KeptProcesses:
+    """Processes that decode for one call of `prepared_apart` after another, of one task.
+
+    Attributes:
+        num_images: Number of images of all calls together.
+        processes: The processes; None until the first call, and after one that failed.
+    """
+
+    num_images: int
+    processes: "Processes | None" = None
+
+
+class Processes:
+    """Processes that read and decode groups, until nothing refers to this any more.
+
+    Args:
+        how: How they prepare a group; its watch is that of this process.
+        timed: Whether they measure how long each stage takes.
+        pins: Whether a thread moves the batches to pinned memory.
+    """
+
+    def __init__(self, how: Preparation, workers: int, *, timed: bool, pins: bool) -> None:
+        self.slots = ImageSlots.of(workers) if how.watch else None
+        self._groups = _Pickled()
+        self._loader: DataLoader[Prepared] = DataLoader(
+            cast("Any", _Preparer(replace(how, watch=None), timed, self.slots)),
+            batch_size=None,  # a group is already a batch
+            sampler=cast("Any", self._groups),
+            num_workers=workers,
+            prefetch_factor=BATCHES_AHEAD,
+            collate_fn=cast("Any", _unchanged),
+            pin_memory=pins,
+            worker_init_fn=_set_up,
+            persistent_workers=True,
+            multiprocessing_context=apart.context_of_children,
+            generator=torch.Generator(),  # leaves the state of the global generator as it is
+        )
+
+    def prepare(self, groups: Iterable[Group]) -> Iterator[Prepared]:
+        """Begins to prepare groups; the ones before must all have been taken."""
+        self._groups.groups = groups
+        with apart.without_main():
+            return iter(self._loader)
+
+
 def prepared_apart(
     groups: Iterable[Group],
     how: Preparation,
@@ -71,44 +117,37 @@ def prepared_apart(
     clock: StageClock | None,
     *,
     pins: bool = False,
+    kept: KeptProcesses | None = None,
 ) -> Generator[Batch, None, None]:
     """Reads and decodes groups in processes, in order; closing the generator ends the processes.
 
     Args:
         pins: Whether a thread moves the batches to pinned memory.
+        kept: Holds the processes afterwards; None to end them.
 
     Raises:
         DifficultyError: A process was ended, such as for lack of memory.
     """
+    running = kept.processes if kept else None
+    running = running or Processes(how, workers, timed=clock is not None, pins=pins)
+    if kept:
+        kept.processes = None  # until all that was begun has been taken
     watch = how.watch if isinstance(how.watch, ImageWatch) else None
-    slots = None if watch is None else ImageSlots.of(workers)
-    how = replace(how, watch=None)  # that of this process, which others cannot tell
-    loader: DataLoader[Prepared] = DataLoader(
-        cast("Any", _Preparer(how, clock is not None, slots)),
-        batch_size=None,  # a group is already a batch
-        sampler=cast("Any", _Pickled(groups)),
-        num_workers=workers,
-        prefetch_factor=BATCHES_AHEAD,
-        collate_fn=cast("Any", _unchanged),
-        pin_memory=pins,
-        worker_init_fn=_set_up,
-        multiprocessing_context=apart.context_of_children,
-        generator=torch.Generator(),  # leaves the state of the global generator as it is
-    )
-    with apart.without_main():
-        prepared = iter(loader)
+    prepared = running.prepare(groups)
     try:
-        with nullcontext() if watch is None or slots is None else watch.beside(slots):
+        with watch.beside(running.slots) if watch and running.slots else nullcontext():
             for batch, seconds in prepared:
                 for stage, busy in seconds.items():
                     if clock:
                         clock.add(stage, busy)
                 yield batch
+        if kept:
+            kept.processes = running
     except (RuntimeError, EOFError, ConnectionError) as error:
         if isinstance(error, RuntimeError) and "DataLoader worker" not in str(error):
             raise
         # The loader notices it, or meets its closed connection first.
-        reading = "" if slots is None else _reading(slots)
+        reading = "" if running.slots is None else _reading(running.slots)
         raise DifficultyError(
             f"a process that decodes images has ended ({error or type(error).__name__}); it may "
             f"have lacked memory{reading}",
@@ -117,7 +156,7 @@ def prepared_apart(
             parameter="workers",
         ) from ChildProcessError(str(error))  # an OSError: the service tries such a job again
     finally:
-        del prepared  # ends the processes
+        del prepared, running  # ends the processes, unless they are kept
 
 
 def _reading(slots: ImageSlots) -> str:
@@ -125,11 +164,11 @@ def _reading(slots: ImageSlots) -> str:
     return f"; images that were being read: {list_names(names)}" if names else ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Pickled:
     """Groups as bytes: one that cannot be pickled raises here and not in a thread of the loader."""
 
-    groups: Iterable[Group]
+    groups: Iterable[Group] = ()
 
     def __iter__(self) -> Iterator[bytes]:
         return (pickle.dumps(group) for group in self.groups)

@@ -30,6 +30,7 @@ from difficulty_service.extraction.batches import (
     prepare_batch,
 )
 from difficulty_service.extraction.decoding_processes import (
+    KeptProcesses,
     can_be_sent,
     prepared_apart,
     processes_pay,
@@ -117,12 +118,16 @@ IMAGES_PER_TURN = 256
 
 
 def encoded_batches(
-    task: ExtractionTask, backbone: Backbone, shards: Sequence[int], clock: StageClock | None
+    task: ExtractionTask,
+    backbone: Backbone,
+    shards: Sequence[int],
+    clock: StageClock | None,
+    kept: KeptProcesses | None = None,
 ) -> Generator[Batch, None, None]:
     """All batches of some shards, encoded, in order.
 
     `_on_gpu` and its two siblings say which thread or process does what. Closing the generator
-    ends them.
+    ends them, but processes that were `kept` until then only if it has not come to its end.
     """
     options, device = task.options, task.network.device
     batch_size = options.batch_size or suitable_batch_size(device, backbone)
@@ -130,7 +135,8 @@ def encoded_batches(
     groups = _grouped(task, shards, images_per_batch)
     if device.type != "cpu":
         num_images = sum(len(task.dataset.shard_positions(shard)) for shard in shards)
-        return _on_gpu(task, backbone, groups, (num_images, batch_size), clock)
+        kept = kept or KeptProcesses(num_images)
+        return _on_gpu(task, backbone, groups, batch_size, clock, kept)
     if backbone.one_core or _is_small(backbone):
         return _on_threads(task, backbone, groups, clock)
     turns = iter(lambda: list(islice(groups, max(1, IMAGES_PER_TURN // batch_size))), [])
@@ -141,13 +147,11 @@ def _on_gpu(
     task: ExtractionTask,
     backbone: Backbone,
     groups: Iterator[Group],
-    sizes: tuple[int, int],
+    batch_size: int,
     clock: StageClock | None,
+    kept: KeptProcesses,
 ) -> Generator[Batch, None, None]:
-    """A GPU has a queue of its own: one thread fills it, others or processes read and decode.
-
-    The sizes are the number of all images and that of a batch.
-    """
+    """A GPU has a queue of its own: one thread fills it, others or processes read and decode."""
     workers = task.options.workers or suitable_workers()
     room = Room(task.network.device)
     how = Preparation.of(task, backbone)
@@ -161,8 +165,9 @@ def _on_gpu(
 
     first = list(islice(groups, 1))
     groups = chain(first, groups)
-    if processes_pay(how, *sizes, workers) and all(map(can_be_sent, first)):
-        prepared = prepared_apart(groups, how, workers, clock, pins=pins)
+    pay = processes_pay(how, kept.num_images, batch_size, workers)
+    if pay and all(map(can_be_sent, first)):
+        prepared = prepared_apart(groups, how, workers, clock, pins=pins, kept=kept)
     else:
         prepared = map_in_order(prepare_group, groups, workers, initializer=set_up_decoding_thread)
     with closing(prepared) as batches:

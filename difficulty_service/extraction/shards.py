@@ -8,6 +8,7 @@ from itertools import groupby
 from difficulty_service.backbones.backbone import Backbone
 from difficulty_service.base.errors import ImageError, Setting
 from difficulty_service.extraction.batches import Batch
+from difficulty_service.extraction.decoding_processes import KeptProcesses
 from difficulty_service.extraction.extracted_shard import ExtractedShard, join_batches
 from difficulty_service.extraction.memory import freed_memory_keeper
 from difficulty_service.extraction.schedules import encoded_batches
@@ -33,24 +34,31 @@ def ignore_shard(_shard: int, _extracted: ExtractedShard) -> None:
 
 
 def extract_shard(
-    task: ExtractionTask, backbone: Backbone, shard: int, on_batch: BatchCallback = ignore_batch
+    task: ExtractionTask,
+    backbone: Backbone,
+    shard: int,
+    on_batch: BatchCallback = ignore_batch,
+    kept: KeptProcesses | None = None,
 ) -> ExtractedShard:
     """Features of the new images of a shard, in order, and which images are known or bad.
 
     A batch never crosses the border of a shard, so a shard's features do not depend on what was
-    extracted before it.
+    extracted before it. Processes that decode for a GPU are kept for the next one, where there is
+    something to keep them.
     """
-    ((_, extracted),) = extract_shards(task, backbone, [shard], on_batch)
+    ((_, extracted),) = extract_shards(task, backbone, [shard], on_batch, kept=kept)
     return extracted
 
 
-def extract_shards(
+def extract_shards(  # noqa: PLR0913 - what is extracted, who is told, and what measures it
     task: ExtractionTask,
     backbone: Backbone,
     shards: Sequence[int],
     on_batch: BatchCallback = ignore_batch,
     on_unfinished: ShardCallback = ignore_shard,
     clock: StageClock | None = None,
+    *,
+    kept: KeptProcesses | None = None,
 ) -> Generator[tuple[int, ExtractedShard], None, None]:
     """Extracts shards one after another.
 
@@ -66,7 +74,7 @@ def extract_shards(
 
     keep_freed_memory_low = freed_memory_keeper()
     # Closing ends the worker threads at once, also where an error or a key press ends this.
-    with closing(encoded_batches(task, backbone, shards, clock)) as batches:
+    with closing(encoded_batches(task, backbone, shards, clock, kept)) as batches:
         for shard, of_shard in groupby(batches, key=lambda batch: batch.shard):
             finished: list[Batch] = []
             reported = time.monotonic()

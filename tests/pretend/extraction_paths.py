@@ -2,7 +2,9 @@
 
 import io
 import tempfile
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.memory import ImagesInMemory, open_memory
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.extraction import decoding_processes, schedules
+from difficulty_service.extraction.engines.shard_extractor import ShardExtractor
 from difficulty_service.extraction.shards import extract_shard
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.scoring.pipeline import ScoreRequest, make_plan, score_dataset
@@ -77,6 +80,35 @@ def extract_by_processes() -> dict[str, Any]:
         return extract("builtin", 32) | {"by processes": by_processes}
     finally:
         schedules.prepared_apart = apart
+        decoding_processes.LEAST_WORKERS, decoding_processes.LEAST_IMAGES = workers, images
+
+
+def extract_as_actor() -> dict[str, Any]:
+    """How often an actor of two shards starts processes, and the difference to the CPU."""
+    workers, images = decoding_processes.LEAST_WORKERS, decoding_processes.LEAST_IMAGES
+    decoding_processes.LEAST_WORKERS, decoding_processes.LEAST_IMAGES = 1, BATCH_SIZE * NUM_BATCHES
+    starts: list[int] = []
+    processes = decoding_processes.Processes
+
+    def noted(*arguments: Any, **options: Any) -> Any:
+        starts.append(len(starts))
+        return processes(*arguments, **options)
+
+    decoding_processes.Processes = noted  # type: ignore[assignment, misc]
+    dataset = replace(_images(32), shard_size=BATCH_SIZE * NUM_BATCHES // 2)
+    options = ExtractOptions(batch_size=BATCH_SIZE, workers=1)
+    counter = SimpleNamespace(report=SimpleNamespace(remote=lambda *_: None))
+
+    def features(device: str) -> Tensor:
+        network = BackboneOptions(device=torch.device(device))
+        actor = ShardExtractor()
+        actor.load(ExtractionTask(dataset, "builtin", network, options))
+        return torch.cat([actor.extract(shard, counter).part.features for shard in (0, 1)])
+
+    try:
+        return {"apart": _apart(features("cuda"), features("cpu")), "starts": len(starts)}
+    finally:
+        decoding_processes.Processes = processes  # type: ignore[misc]
         decoding_processes.LEAST_WORKERS, decoding_processes.LEAST_IMAGES = workers, images
 
 

@@ -43,6 +43,14 @@ def test_images_that_processes_decode_keep_to_the_same_budget(on_gpus: Call) -> 
     require_within("extraction", "builtin", counted)
 
 
+@pytest.mark.slow
+def test_an_actor_starts_the_processes_that_decode_once_for_all_its_shards(on_gpus: Call) -> None:
+    counted = on_gpus(f"{PATHS}:extract_as_actor")
+
+    assert counted["starts"] == 1
+    assert counted["apart"] < 1e-5
+
+
 def test_clip_keeps_to_its_budget_and_has_the_features_of_the_cpu(
     tmp_path: Path, on_gpus: Call
 ) -> None:

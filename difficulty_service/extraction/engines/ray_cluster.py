@@ -93,7 +93,7 @@ class RayActors:
 
     def __init__(self, task: ExtractionTask, plan: ActorPlan) -> None:
         self._ray = load_ray()
-        self._task = _put(task)
+        self._task, self._number = _put(task), plan.max_actors
         self._remote = self._ray.remote(num_cpus=plan.cpus, num_gpus=plan.gpus)(ShardActor)
         # On the node of the driver, so that they end together; it needs no core of its own.
         counter: Any = self._ray.remote(num_cpus=0)(ProgressCounter)
@@ -109,7 +109,7 @@ class RayActors:
 
     def load(self, actor: Any) -> Any:  # noqa: ANN401
         """Has an actor load the backbone."""
-        return actor.load.remote(self._task)
+        return actor.load.remote(self._task, self._number)
 
     def extract(self, actor: Any, shard: int) -> Any:  # noqa: ANN401
         """Has an actor extract a shard."""

@@ -105,7 +105,7 @@ class DeviceProcesses:
 
     def __init__(self, task: ExtractionTask, devices: Sequence[torch.device]) -> None:
         self._task = task
-        self._free = deque(devices)
+        self._number, self._free = len(devices), deque(devices)
         self._counts: dict[int, tuple[int, int]] = {}
 
     def start(self) -> DeviceProcess:
@@ -122,7 +122,7 @@ class DeviceProcesses:
         """Has a process load the backbone on its device."""
         network = replace(self._task.network, device=actor.device)
         try:
-            return actor.ask("load", replace(self._task, network=network))
+            return actor.ask("load", replace(self._task, network=network), self._number)
         except (TypeError, AttributeError) as error:  # of pickle
             raise EngineError(
                 f"the dataset cannot be sent to other processes: {first_line(error)}"

@@ -13,6 +13,7 @@ from difficulty_service.backbones.frozen_network import runtime_of
 from difficulty_service.base.errors import EngineError
 from difficulty_service.base.process_setup import keep_freed_memory
 from difficulty_service.base.wording import differences
+from difficulty_service.extraction.decoding_processes import KeptProcesses
 from difficulty_service.extraction.extracted_shard import ExtractedShard
 from difficulty_service.extraction.policy import settle_runtime
 from difficulty_service.extraction.shards import BatchCallback, extract_shard
@@ -65,16 +66,20 @@ def name_libraries(libraries: Collection[str | None]) -> str | None:
 
 
 class ShardExtractor:
-    """Extracts shards, one after another, with the backbone loaded once."""
+    """Extracts shards, one after another, with the backbone loaded once.
 
-    def load(self, task: ExtractionTask) -> Loaded:
-        """Loads the backbone."""
+    Processes that decode for a GPU, too, are started once.
+    """
+
+    def load(self, task: ExtractionTask, actors: int = 1) -> Loaded:
+        """Loads the backbone for a task that so many actors share."""
         keep_freed_memory()
         if task.options.workers:
             torch.set_num_threads(task.options.workers)
         self._task = task
         backbone = load_backbone(task.backbone, task.network)
         self._backbone = settle_runtime(task, backbone, len(task.dataset.labels)).backbone
+        self._kept = KeptProcesses(len(task.dataset.labels) // actors)
         return Loaded(environment(task, self._backbone.weights_sha256), runtime_of(self._backbone))
 
     def extract(self, shard: int, counter: Any) -> ExtractedShard:  # noqa: ANN401 - an actor's handle
@@ -89,7 +94,7 @@ class ShardExtractor:
                 reported = time.monotonic()
                 counter.report.remote(shard, done, bad)
 
-        return extract_shard(self._task, self._backbone, shard, report)
+        return extract_shard(self._task, self._backbone, shard, report, self._kept)
 
 
 class ProgressCounter:

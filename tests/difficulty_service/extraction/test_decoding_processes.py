@@ -29,6 +29,7 @@ from difficulty_service.datasets.sample import Dataset, DatasetOptions, Sample
 from difficulty_service.extraction import decoding_processes, memory
 from difficulty_service.extraction.batches import Batch, Group, Preparation, prepare_batch
 from difficulty_service.extraction.decoding_processes import (
+    KeptProcesses,
     can_be_sent,
     prepared_apart,
     processes_pay,
@@ -118,6 +119,23 @@ def test_closing_ends_the_processes(photos: Path) -> None:
     assert len(started) == 2
     _, alive = psutil.wait_procs(started, timeout=20)
     assert not alive
+
+
+def test_kept_processes_prepare_one_shard_after_another(photos: Path) -> None:
+    groups = groups_of(open_dataset(str(photos), DatasetOptions()))
+    kept, before, used = KeptProcesses(1000), children(), []
+
+    for some in (groups[:3], groups[3:], groups):
+        batches = list(prepared_apart(some, HOW, 2, None, kept=kept))
+        used.append(children() - before)
+        require_same(batches, here(some))
+    with closing(prepared_apart(groups, HOW, 2, None, kept=kept)) as stopped:
+        next(stopped)
+
+    assert len(used[0]) == 2
+    assert used == [used[0]] * 3
+    assert kept.processes is None
+    assert not children() - before
 
 
 def test_a_process_that_was_killed_is_an_error_that_says_what_to_do(photos: Path) -> None:
