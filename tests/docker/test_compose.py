@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -146,6 +147,25 @@ def test_workers_and_single_commands_see_the_gpus_that_a_variable_names(
     assert set(seen.values()) == {f"${{GPUS:-{defaults['GPUS']}}}"}
     assert {each["CUDA_DEVICE_ORDER"] for each in environments.values()} == {"PCI_BUS_ID"}
     assert defaults["GPUS"] != defaults["WORKER_2_GPUS"]
+
+
+@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="no docker-compose")
+def test_compose_reads_both_files_with_the_gpus_that_are_named(tmp_path: Path) -> None:
+    variables = tmp_path / "env"
+    variables.write_text(f"POSTGRES_PASSWORD=secret\nDATASETS={tmp_path}\nGPUS=0,1,2\n")
+    files = [f"--file={DOCKER / name}" for name in ("compose.yaml", "compose.gpu.yaml")]
+    profiles = [f"--profile={name}" for name in ("two-workers", *ONE_OFF)]
+    command = ["docker-compose", f"--env-file={variables}", *files, *profiles, "config"]
+
+    done = subprocess.run(command, capture_output=True, check=True)  # noqa: S603 - our own command
+
+    services = yaml.safe_load(done.stdout)["services"]
+    for name in (*WORKERS, *ONE_OFF):
+        gpus = services[name]["environment"]["CUDA_VISIBLE_DEVICES"]
+        assert gpus == ("1" if name == "worker-2" else "0,1,2")
+        assert services[name]["read_only"] is True
+    assert services["worker"]["environment"]["DIFFICULTY_DEVICE"] == "all"
+    assert services["worker"]["environment"]["PGPASSWORD"] == "secret"
 
 
 def test_gpus_are_reserved_for_what_may_use_them(gpu: dict[str, Any]) -> None:
