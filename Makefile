@@ -16,7 +16,7 @@ INSTALLED := $(VENV)/.installed
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all numeric-tests portable check lint types architecture audit advisories docs figures screenshots bench gpu mutants fuzz campaign compose-test evidence formats papers-quick study-quick study-scratch study-losses study-spread study-ablations study-pruning study-selection format clean
+.PHONY: help demo test test-all numeric-tests portable check lint types architecture audit advisories docs figures screenshots bench gpu gpu-carried mutants fuzz campaign compose-test evidence formats papers-quick study-quick study-scratch study-losses study-spread study-ablations study-pruning study-selection format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,8 +95,12 @@ bench: $(INSTALLED) ## speed and memory beside other packages and the machine's 
 	    echo "$$name"; $(BIN)/python -m "benchmarks.$$name" || ended_early="$$ended_early $$name"; \
 	done; [ -z "$$ended_early" ] || { echo "ended early:$$ended_early"; exit 1; }
 
-gpu: $(INSTALLED) ## what an NVIDIA GPU does: tests, extraction, statistics, training (ten minutes)
-	$(BIN)/python -m benchmarks.gpu
+# CARRIED=build/carried: on a machine without a network, whose python3 has PyTorch.
+gpu: $(if $(CARRIED),,$(INSTALLED)) ## what an NVIDIA GPU does: tests, extraction, statistics, training (ten minutes)
+	$(if $(CARRIED),python3 -m benchmarks.gpu.carried run $(CARRIED),$(BIN)/python -m benchmarks.gpu)
+
+gpu-carried: $(INSTALLED) ## pack what `make gpu CARRIED=build/carried` needs beside PyTorch (minutes)
+	$(BIN)/python -m benchmarks.gpu.carried pack
 
 # Two of every ten changes of a function.
 MUTANTS ?= *mutmut_*[15]

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import torch
 
+from difficulty_service.base.errors import MissingPackage
+
 BENCHMARKS = Path(__file__).resolve().parents[1]
 
 
@@ -132,7 +134,7 @@ def run_part(name: str, part: Part, setting: Setting) -> PartResult:
                 if setting.left() <= 0:
                     left_out = "its time was up, so numbers may be missing"
                     break
-    except LeftOut as reason:
+    except (LeftOut, MissingPackage) as reason:
         left_out = str(reason)
     except ImportError as error:
         left_out = f"{error.name} is not installed" if error.name else str(error)

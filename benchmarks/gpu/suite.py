@@ -28,6 +28,7 @@ def run_tests(setting: Setting) -> Rows:
     seconds = setting.left()
     setting.free_memory()  # for the process of the tests
     command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider"]
+    command.append("--continue-on-collection-errors")  # of files whose packages are missing
     try:
         run = subprocess.run(  # noqa: S603 - our own command
             [*command, "--basetemp", str(setting.folder / "tests"), *files],
