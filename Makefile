@@ -141,6 +141,7 @@ compose-test: $(INSTALLED) ## run docker/compose.yaml: score, kill, restart, upg
 
 evidence: $(INSTALLED) ## every score beside other packages, written to docs/evidence/*.csv and its page (three hours, resumes)
 	$(BIN)/python -m benchmarks.evidence.run
+	$(BIN)/python -m benchmarks.evidence.ambiguity
 	$(BIN)/python -m benchmarks.evidence.counts
 	$(BIN)/python -m benchmarks.evidence.kinds
 	$(BIN)/python -m benchmarks.evidence.encoders

@@ -12,6 +12,9 @@ from benchmarks.evidence.scored import CONSENSUS, methods_for
 from benchmarks.evidence.tables import Row, interval
 
 FEATURES = {**{each: each for each in BACKBONES}, CONSENSUS: "both by mean of ranks"}
+PHOTOS = "builtin-photos"
+"""Encoder whose features are compared with people alone."""
+
 REAL_SETS = {**{each.kind: each for each in TRAINING_SETS}, "verified errors": TEST_SET}
 WRONG_PERCENT = dict(zip(REAL_SETS, ("9", "40", "17", "18", "18", "0.54"), strict=True))
 SOURCES = {"cifar100-test": "CIFAR-100", "tiny-imagenet": "Tiny ImageNet"}
@@ -27,6 +30,7 @@ METHOD_SCORES = {
     "rmd": "rmd; md; rmd_loo; label_margin",
     "suspicion": "suspicion; those of rmd",
     "agree": "agree; those of rmd",
+    "ambiguity": "ambiguity; those of rmd",
     "uncertainty": "uncertainty, trained and applied to all images",
     "cleanlab": "cleanlab with its probe",
     "training": "AUM with its cut; EL2N; forgetting",
@@ -39,7 +43,7 @@ METHOD_SCORES = {
 
 def people(results: Results) -> Iterator[Row]:
     """Rank correlations with the entropy of people's votes."""
-    for backbone, features in FEATURES.items():
+    for backbone, features in {**FEATURES, PHOTOS: PHOTOS}.items():
         for column in COLUMNS:
             values = results.column(backbone, TEST_SET, column, "people")
             if values is not None:

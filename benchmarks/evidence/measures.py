@@ -12,6 +12,9 @@ from difficulty_service.analyses.audit.score_comparison import spearman_interval
 Scores = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
+RESAMPLES = 1000
+"""Drawings of the samples for an interval."""
+
 QUANTILE = 1.959963984540054
 """Half the width of a 95 % interval of a normal distribution, in standard deviations."""
 
@@ -78,6 +81,27 @@ def rank_agreement(scores: Scores, values: Scores) -> dict[str, float]:
     """Spearman's rank correlation with a bootstrap interval."""
     low, high = spearman_interval(scores, values)
     return {"spearman": float(spearmanr(scores, values)[0]), "low": low, "high": high}
+
+
+def spearman_difference(first: Scores, second: Scores, values: Scores) -> tuple[float, float]:
+    """Spearman's correlation of one score minus that of another, and half the 95 % interval.
+
+    The interval is that of resampled samples, the same for both. Resampled ranks stay those of all.
+
+    Args:
+        first: Shape (samples,).
+        second: Shape (samples,).
+        values: What both are correlated with. Shape (samples,).
+    """
+    generator = np.random.default_rng(0)
+    ranks = np.stack([rankdata(each) for each in (first, second, values)])
+    found = []
+    for _ in range(RESAMPLES):
+        drawn = np.corrcoef(ranks[:, generator.integers(0, len(values), len(values))])
+        found.append(drawn[0, 2] - drawn[1, 2])
+    exact = np.corrcoef(ranks)
+    low, high = np.quantile(found, [0.025, 0.975])
+    return float(exact[0, 2] - exact[1, 2]), float(high - low) / 2
 
 
 def entropy_of_counts(counts: NDArray[np.int64]) -> Scores:

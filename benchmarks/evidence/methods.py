@@ -50,6 +50,7 @@ OWN: dict[str, Method] = {
     "rmd": OwnColumns("rmd", {"rmd": False, "md": False, "rmd_loo": False, "label_margin": True}),
     "suspicion": OwnColumns("suspicion", {"suspicion": True}),
     "agree": OwnColumns("agree", {"agree": True}),
+    "ambiguity": OwnColumns("ambiguity", {"ambiguity": True}),
 }
 
 WITHOUT_LABELS: dict[str, Method] = {

@@ -7,6 +7,7 @@ OURS = {
     "label_margin": "rmd",
     "suspicion": "suspicion",
     "agree": "agree",
+    "ambiguity": "ambiguity",
     "kmeans": "kmeans",
     "knn": "knn",
     "uncertainty": "uncertainty",

@@ -17,6 +17,7 @@ RANKS, DENSITIES = "both by mean of ranks", "both by mean of log-densities"
 FEATURES = ("builtin", "MobileNetV2", RANKS)
 VERIFIED = "verified errors"
 HEAD = "uncertainty"
+PHOTOS, BOTH = "builtin-photos", "suspicion and ambiguity"
 SOFT, WEIGHTED = "soft targets", "difficulty-weighted entropy"
 SCORES = ("rmd", "label_margin", "suspicion", "cleanlab self_confidence", "AUM", "scikit-learn LDA")
 SHOWN_SETS = (("builtin", "worst"), ("MobileNetV2", "worst"), (RANKS, VERIFIED))
@@ -40,7 +41,7 @@ PLANTED = (
     ("Tiny ImageNet", "symmetric"),
     ("Tiny ImageNet", "class-dependent"),
 )
-VOTES = ("rmd", "md", "agree", "uncertainty", "EL2N")
+VOTES = ("rmd", "md", "agree", "ambiguity", "uncertainty", "EL2N")
 VIEWS = (
     "MobileNetV2",
     "builtin, MobileNetV2",
@@ -233,14 +234,37 @@ def people(tables: Tables) -> str:
             tables.rows("people", features=features),
             "spearman",
         )
-        for features in FEATURES
+        for features in (*FEATURES, PHOTOS)
     ]
     return f"""## Images that people disagree on
 
 Spearman's correlation with the entropy of about fifty votes on each of 10,000 test images
 (CIFAR-10H), ± 0.02. `uncertainty` learned from 50,000 other images.
 
-{of_scores(VOTES, columns)}"""
+{of_scores(VOTES, columns)}
+{_ambiguity(tables)}"""
+
+
+def _ambiguity(tables: Tables) -> str:
+    """What `ambiguity` has more than the best peer, and whether it helps to find wrong labels."""
+    leads = []
+    for features in dict.fromkeys(row["features"] for row in tables.rows("ambiguity")):
+        rows = tables.rows("ambiguity", features=features, labels="votes")
+        peers = [row for row in rows if row["than"] in PEERS]
+        if peers:
+            least = min(peers, key=lambda row: float(row["difference"]))
+            leads.append(f"{_signed(least)} ({features}, {label(least['than'])})")
+    wrong = tables.rows("ambiguity", measure="auroc", score=BOTH)
+    better = count(wrong, lambda row: float(row["difference"]) > float(row["difference_95"]))
+    worse = count(wrong, lambda row: -float(row["difference"]) > float(row["difference_95"]))
+    return f"""`ambiguity` minus the best peer, paired: {", ".join(leads) or NOT_RUN}.
+Beside `suspicion` (mean of ranks) it ranks wrong labels of people better in {better} sets and worse
+in {worse}, each beyond the paired interval.
+"""
+
+
+def _signed(row: Row) -> str:
+    return f"{float(row['difference']):+.3f} ± {float(row['difference_95']):.3f}"
 
 
 def views(tables: Tables) -> str:

@@ -166,7 +166,8 @@ Half-widths of 95 % intervals end in `_95`; what has not run has no row.
 - Backbones: [likelihood of the labels](evidence/encoders.csv),
   [lengths of features](evidence/scalings.csv).
 - [Several labels per image](annotators.md): [consensus](evidence/annotators.csv).
-- People: [scores](evidence/people.csv), [views](evidence/views.csv).
+- People: [scores](evidence/people.csv), [differences](evidence/ambiguity.csv),
+  [views](evidence/views.csv).
 - The paper: [severity](evidence/severity.csv), [errors](evidence/errors.csv).
 - Training: [measures](evidence/training.csv) (`is` is empty where rounded numbers do not tell),
   [what helps](evidence/verdicts.csv), [networks](evidence/networks.csv),

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
-from scipy.stats import entropy, rankdata, spearmanr
+from scipy.stats import entropy, spearmanr
 
 from benchmarks.evidence.data import (
     BACKBONES,
@@ -32,6 +32,7 @@ from benchmarks.evidence.data import (
     read_images,
     require_data,
 )
+from benchmarks.evidence.measures import spearman_difference
 from benchmarks.evidence.probes import PENALTIES as PROBE_PENALTIES
 from benchmarks.evidence.probes import fit_logistic, standardise
 from benchmarks.real_data import shared_folder
@@ -43,7 +44,6 @@ from difficulty_service.scorers.suspicion import POSTERIORS
 from difficulty_service.scoring.fit_store import fit_store_posteriors
 
 SOURCE = "cifar10-test"
-RESAMPLES = 1000
 PENALTIES = 10.0 ** np.arange(-4, 2.1, 0.5)
 PHOTO_BACKBONES = (*BACKBONES, "builtin-photos")
 SCALES = np.geomspace(0.02, 60, 100)
@@ -71,22 +71,6 @@ def log_odds(logits: Numbers, labels: Labels) -> Numbers:
     others[rows, labels] = -np.inf
     odds: Numbers = logsumexp(others, axis=1) - logits[rows, labels]
     return odds
-
-
-def gain(ours: Numbers, theirs: Numbers, votes: Numbers) -> tuple[float, float]:
-    """Spearman's correlation of one score minus that of another, and half the 95 % interval.
-
-    Each of shape (samples,). Resampled ranks stay those of all samples.
-    """
-    generator = np.random.default_rng(0)
-    ranks = np.stack([rankdata(each) for each in (ours, theirs, votes)])
-    found = []
-    for _ in range(RESAMPLES):
-        drawn = np.corrcoef(ranks[:, generator.integers(0, len(votes), len(votes))])
-        found.append(drawn[0, 2] - drawn[1, 2])
-    exact = np.corrcoef(ranks)
-    low, high = np.quantile(found, [0.025, 0.975])
-    return float(exact[0, 2] - exact[1, 2]), float(high - low) / 2
 
 
 def ridge_probe(points: Numbers, labels: Labels) -> Numbers:
@@ -193,7 +177,7 @@ def compare(study: Study, backbone: str) -> None:
         odds[f"agree and {probe}, halves"] = plain / plain.std() + odds[probe] / odds[probe].std()
     for name, score in odds.items():
         correlation = spearmanr(score, votes).statistic
-        more, width = gain(score, plain, votes)
+        more, width = spearman_difference(score, plain, votes)
         logits = scores.get(name)
         likely = "" if logits is None else f"{likelihood(tempered(logits, labels), labels):.3f}"
         print(

@@ -70,6 +70,7 @@ class ScoreRow(BaseModel):
     third_label: int | None = of_column("third_label")
     p_third: float | None = of_column("p_third")
     agree: float | None = of_column("agree")
+    ambiguity: float | None = of_column("ambiguity")
     name_margin: float | None = of_column("name_margin")
     mark: str | None = of_column("mark")
     loss: float | None = of_column("loss")

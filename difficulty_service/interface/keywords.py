@@ -119,8 +119,8 @@ class ImageOptions(ReadingChoices, total=False):
             1, or auto: leave-one-out with few samples, else none. Default: `auto`.
         matmul_dtype: Data type of matrix products; auto: float64 if float32 is not precise enough.
             Default: `auto`.
-        scorers: Some of rmd, suspicion, agree, kmeans, knn, name_margin; rmd is always computed.
-            Default: `rmd,suspicion`.
+        scorers: Some of rmd, suspicion, agree, ambiguity, kmeans, knn, name_margin; rmd is always
+            computed. Default: `rmd,suspicion`.
         near_duplicates: Also find near duplicates by this cosine similarity of features, above 0
             and up to 1, such as 0.97; takes quadratic time.
         classes: Label each image without labels by the one of these names that fits best, by a

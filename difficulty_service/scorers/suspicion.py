@@ -129,6 +129,21 @@ class LabelPosteriors:
         # Taken from each block before the next one overwrites it.
         return torch.cat([densities.clone() for _, densities in found])
 
+    def log_joint_of_agree(self, features: Tensor, places: Tensor) -> Tensor:
+        """Log-density plus log-prior of the fitted classes of `agree`, without each sample.
+
+        Of so few samples as fit a block; the features are as for `columns`, and the places are
+        those of the labels among the fitted classes. Shape (samples, fitted), up to a constant for
+        each sample; NaN where a class has no density without the sample.
+        """
+        rule = self.agree
+        if rule is None:
+            raise ValueError("agree was not asked for")
+        plain = self.feature_map(features, self.work)[:, : len(self.feature_map.centre)]
+        found = rule.log_densities(plain, places)
+        # Taken from each block before the next one overwrites it.
+        return torch.cat([rule.log_joint(each, rule.choice.scale).clone() for _, each in found])
+
     def _columns_of_block(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The columns of so few samples that their products with the classes take little memory."""
         columns: dict[str, list[Tensor]] = defaultdict(list)

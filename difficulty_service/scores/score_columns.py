@@ -92,6 +92,11 @@ _OWN = (
     SUSPICION,
     Scorer("agree", "log-odds against the label, in line with what people doubt"),
     Scorer(
+        "ambiguity",
+        "agree and a logistic probe together, still more in line with it; all features in memory",
+        compute="difficulty_service.scorers.ambiguity:score_samples",
+    ),
+    Scorer(
         "kmeans",
         "distance to the nearest centre",
         compute="difficulty_service.scorers.kmeans:score_samples",
@@ -125,7 +130,7 @@ LEARNED = ("aum", "el2n", "forgetting", "incorrectness")
 OF_CLASSES = (
     *("md", "rmd", "rmd_std", "rmd_loo", "nearest_label", "nearest_label_name", "label_margin"),
     *SUSPICION.columns,
-    *("agree", "name_margin"),
+    *("agree", "ambiguity", "name_margin"),
 )
 """Columns that compare classes, which no file has whose samples are of one class."""
 
@@ -283,6 +288,13 @@ _OWN_COLUMNS = (
         "log-odds; larger where people disagree more",
         "Log-odds against the label by the posterior without landmarks and wrong labels; null like "
         "`suspicion`.",
+    ),
+    ColumnKind(
+        "ambiguity",
+        "float64",
+        "log-odds; larger where people disagree more",
+        "Log-odds against the label by `agree` and a logistic probe together, both without the "
+        "sample; null for the only sample of a class.",
     ),
     ColumnKind(
         "mark",

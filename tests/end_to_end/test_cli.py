@@ -41,7 +41,16 @@ def test_a_dataset_becomes_a_score_file_with_the_columns_of_the_schema(scored: S
     table = pq.read_table(folder / "scores.parquet")
 
     optional = {
-        *("rmd_std", "near_duplicate_of", "kmeans", "knn", "agree", "name_margin", "mark"),
+        *(
+            "rmd_std",
+            "near_duplicate_of",
+            "kmeans",
+            "knn",
+            "agree",
+            "ambiguity",
+            "name_margin",
+            "mark",
+        ),
         *("loss", "doubt", "aum", "el2n", "forgetting", "incorrectness"),
     }
     computed = pa.schema([field for field in SCHEMA if field.name not in optional])
