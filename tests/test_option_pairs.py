@@ -37,6 +37,7 @@ VALUES: Mapping[str, object] = {
     "page": "middle",
     "corrupt": "fog:3",
     "augment_runs": 2,
+    "augmentation": "flip_crop",
     "seed": 1,
     "on_error": "stop",
     "scorers": ["rmd"],
@@ -146,6 +147,20 @@ def test_a_default_that_is_stated_means_nothing_else(
     assert refused({"tags": "auto", "shrinkage": "auto"}) is None
     assert refused_by_service({"tags": "auto", "shrinkage": "auto"}) is None
     assert refused({"tags": "auto", "shrinkage": "none"}) is not None
+
+
+@pytest.mark.parametrize("refused", [refused_by_shell, refused_by_python, refused_by_service])
+@pytest.mark.usefixtures("stopped")
+def test_a_kind_of_views_needs_their_number(
+    refused: Callable[[Mapping[str, Any]], Refusal], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    alone = refused({"augmentation": "flip_crop"})
+
+    assert alone is not None
+    assert "augment_runs" in alone
+    assert refused({"augmentation": "flip_crop", "augment_runs": 2}) is None
 
 
 def test_a_rule_names_no_option_that_does_not_exist() -> None:

@@ -36,8 +36,8 @@ from difficulty_service.images.preparation import (
     pixels_of,
     stack,
     to_view,
-    to_views,
 )
+from difficulty_service.images.views import to_views
 
 MAX_TEXT_BYTES = 2_000_000
 """Largest size of a text, of which an encoder needs many times its memory."""
@@ -221,7 +221,9 @@ def _views(
     if options.augmentation is None:
         views = [to_view(decoded, preprocessing, options.max_pixels)]
     else:
-        views = to_views(decoded, preprocessing, sample_id, options.augmentation)
+        views = to_views(
+            decoded, preprocessing, sample_id, options.augmentation, options.max_pixels
+        )
     sampled.append(seen)
     return views
 

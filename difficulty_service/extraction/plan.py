@@ -137,6 +137,7 @@ class Plan:
                 precision_pilot=self.precision_pilot,
                 image_sizes=self.image_sizes,
                 corruption=options.corruption and str(options.corruption),
+                augmentation=options.described_augmentation,
                 boxes=dataset.boxes or None,
             ),
             **({"modality": "text"} if dataset.modality == "text" else options.describe()),

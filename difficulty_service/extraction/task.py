@@ -16,10 +16,10 @@ from difficulty_service.images.header import read_encoded
 from difficulty_service.images.pixels import Pixels
 from difficulty_service.images.preparation import (
     DEFAULT_MAX_PIXELS,
-    Augmentation,
     Mode,
     decoder_name,
 )
+from difficulty_service.images.views import Augmentation, ViewKind
 
 if TYPE_CHECKING:
     from difficulty_service.images.corruptions import Corruption
@@ -32,6 +32,7 @@ class ExtractOptions:
     Attributes:
         batch_size: Number of images in one forward pass; None for what suits the device.
         augment_runs: Number of randomly augmented passes over each image; 0 for one plain pass.
+        augmentation_kind: What these passes see of an image.
         corruption: Corruption of every image before anything else; None for none.
         pixels: What is seen of more than eight bits a channel, many bands and pages; None for the
             usual of such images.
@@ -42,6 +43,7 @@ class ExtractOptions:
 
     batch_size: int | None = None
     augment_runs: int = 0
+    augmentation_kind: ViewKind = "crop"
     seed: int = 0
     corruption: "Corruption | None" = None
     preprocess: Mode = "fast"
@@ -67,7 +69,16 @@ class ExtractOptions:
     @property
     def augmentation(self) -> Augmentation | None:
         """The random views of each image; None for the image itself."""
-        return Augmentation(self.augment_runs, self.seed) if self.augment_runs else None
+        if not self.augment_runs:
+            return None
+        return Augmentation(self.augment_runs, self.seed, self.augmentation_kind)
+
+    @property
+    def described_augmentation(self) -> str | None:
+        """What augmented passes see, for provenance; None for the usual crops and without any."""
+        usual = type(self).augmentation_kind
+        unusual = self.augment_runs > 0 and self.augmentation_kind != usual
+        return self.augmentation_kind if unusual else None
 
     @property
     def run_numbers(self) -> Sequence[int]:

@@ -228,6 +228,9 @@ class Extraction(FeatureKind):
     """Largest number of pixels of an image; absent for texts."""
     corruption: Annotated[str | None, STORES] = None
     """Corruption of every image, such as `fog:3`; absent for clean ones."""
+    augmentation: Annotated[str | None, STORES] = None
+    """What augmented passes see, such as `flip_crop`; absent for crops of 35 to 100 % of the area,
+    and without such passes."""
     seed: Annotated[int, STORES] = 0
     """Seed of the augmentation, of K-means and of the landmarks."""
     made_labels: Annotated[MadeLabels | None, MAY_CHANGE] = None
@@ -343,7 +346,8 @@ class FeatureDescription(Extraction):
 
     def origin(self) -> dict[str, Any]:
         """JSON values of the kind of the features, and of what identifies their samples."""
-        known = {"dataset", "fingerprint", "class_names", "augment_runs", "package_version"}
+        known = {"dataset", "fingerprint", "class_names", "package_version"}
+        known |= {"augment_runs", "augmentation"}
         return self.kind() | self.model_dump(mode="json", include=known, exclude_unset=True)
 
     def is_of_same_samples(self, other: "FeatureDescription") -> bool:
@@ -351,7 +355,7 @@ class FeatureDescription(Extraction):
         return self._samples() == other._samples()
 
     def _samples(self) -> tuple[object, ...]:
-        drawn = self.corruption, self.augment_runs, self.seed
+        drawn = self.corruption, self.augment_runs, self.augmentation, self.seed
         return self.precision, self.fingerprint, self.max_pixels, *drawn
 
     def store_differences(

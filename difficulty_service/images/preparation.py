@@ -22,11 +22,9 @@ import importlib
 import importlib.metadata
 import math
 import os
-import random
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -50,9 +48,7 @@ from difficulty_service.images.opener import ImageOpener
 from difficulty_service.images.pixels import Pixels
 from difficulty_service.images.resizing import (
     DecodedImage,
-    crop,
     crop_centre,
-    mirror,
     resize,
     shape_by_shorter_side,
     size_of,
@@ -62,51 +58,8 @@ from difficulty_service.images.resizing import (
 if TYPE_CHECKING:
     from difficulty_service.images.corruptions import Corruption
 
-MIN_AREA = 0.35
-MIN_RATIO, MAX_RATIO = 3 / 4, 4 / 3
-
-
-@dataclass(frozen=True)
-class Augmentation:
-    """Options of augmentation: random views of each image, numbered from 1, at least one."""
-
-    runs: int
-    seed: int = 0
-
-
-@dataclass(frozen=True)
-class CropWindow:
-    """A rectangle inside an image, in pixels, and whether it is mirrored left to right."""
-
-    top: int
-    left: int
-    height: int
-    width: int
-    mirrored: bool
-
-
-def draw_crop(height: int, width: int, key: str) -> CropWindow:
-    """Draws 35 to 100 % of the area at an aspect ratio of 3/4 to 4/3, clipped to the image.
-
-    Equal keys give equal crops on any machine and in any thread.
-    """
-    generator = random.Random(key)  # noqa: S311
-    area = height * width * generator.uniform(MIN_AREA, 1)
-    ratio = math.exp(generator.uniform(math.log(MIN_RATIO), math.log(MAX_RATIO)))
-    crop_width = min(width, max(1, round(math.sqrt(area * ratio))))
-    crop_height = min(height, max(1, round(math.sqrt(area / ratio))))
-    return CropWindow(
-        top=generator.randint(0, height - crop_height),
-        left=generator.randint(0, width - crop_width),
-        height=crop_height,
-        width=crop_width,
-        mirrored=bool(generator.getrandbits(1)),
-    )
-
-
 __all__ = [
     "DEFAULT_MAX_PIXELS",
-    "Augmentation",
     "Mode",
     "decode",
     "decoder_name",
@@ -117,7 +70,6 @@ __all__ = [
     "set_up_decoding_thread",
     "stack",
     "to_view",
-    "to_views",
 ]
 
 Mode = Literal["fast", "exact"]
@@ -211,24 +163,6 @@ def resized_shape(height: int, width: int, preprocessing: Preprocessing) -> tupl
     return round(height / ratio), round(width / ratio)
 
 
-def to_views(
-    decoded: DecodedImage, preprocessing: Preprocessing, sample_id: str, augmentation: Augmentation
-) -> Tensor:
-    """All random crops and flips of an image.
-
-    A view depends only on the augmentation's seed, the sample's id and the number of the run, so
-    the first views are the same however many runs there are. Uint8, stored in memory as (runs,
-    height, width, 3). Shape (runs, 3, height, width).
-    """
-    height, width = size_of(decoded)
-    crops = [
-        # The id comes last because it may contain any character.
-        draw_crop(height, width, f"{augmentation.seed}/{run}/{sample_id}")
-        for run in range(1, augmentation.runs + 1)
-    ]
-    return stack([apply_crop(decoded, each, preprocessing) for each in crops])
-
-
 def _corrupted(decoded: DecodedImage, corruption: "Corruption | None") -> DecodedImage:
     """The image in its own size, as the corruptions of published benchmarks were applied to it."""
     if corruption is None:
@@ -237,13 +171,6 @@ def _corrupted(decoded: DecodedImage, corruption: "Corruption | None") -> Decode
     if isinstance(decoded, Tensor):
         return changed
     return Image.fromarray(changed.permute(1, 2, 0).numpy())
-
-
-def apply_crop(decoded: DecodedImage, chosen: CropWindow, preprocessing: Preprocessing) -> Tensor:
-    """Crops an image, resizes it to the input, mirrors it if needed. Shape (3, height, width)."""
-    view = crop(decoded, chosen.top, chosen.left, chosen.height, chosen.width)
-    view = resize(view, *preprocessing.shape, preprocessing.interpolation)
-    return to_tensor(mirror(view) if chosen.mirrored else view)
 
 
 def pixels_of(image: DecodedImage) -> NDArray[np.uint8]:

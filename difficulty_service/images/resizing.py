@@ -80,6 +80,15 @@ def crop(image: DecodedImage, top: int, left: int, height: int, width: int) -> D
     return image.crop((left, top, left + width, top + height))
 
 
+def shift(image: DecodedImage, down: int, right: int) -> DecodedImage:
+    """The image moved by some pixels, up and left where these are negative; black beside it."""
+    if not isinstance(image, Tensor):
+        left, top = -right, -down
+        return image.crop((left, top, left + image.width, top + image.height))
+    moved = F.pad(image.permute(1, 2, 0), (0, 0, right, -right, down, -down))
+    return moved.permute(2, 0, 1)
+
+
 def crop_centre(
     image: DecodedImage, height: int, width: int, fill: tuple[int, int, int]
 ) -> DecodedImage:

@@ -45,6 +45,9 @@ class EncoderOptions(DeviceChoices, total=False):
         page: Page of a TIFF to read, such as middle for stacks of a microscope; default: the first.
         flip: Average the features of each image and its mirror image; the network takes twice as
             long. Default: `False`.
+        augmentation: What these show: crop, at least 35 % of the area; random_resized_crop, at
+            least 8 %, or flip_crop, moved by up to an eighth, as recipes do in training. Default:
+            `crop`.
         max_pixels: Refuse images with more pixels than this. Default: 50,000,000.
     """
 
@@ -55,6 +58,7 @@ class EncoderOptions(DeviceChoices, total=False):
     bands: str | None
     page: str | None
     flip: bool
+    augmentation: Literal["crop", "flip_crop", "random_resized_crop"]
     max_pixels: int
 
 

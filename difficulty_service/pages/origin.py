@@ -40,6 +40,7 @@ def describe_provenance(provenance: Provenance) -> tuple[Facts, Facts]:
         "Fitted on": _fitted_on(provenance),
         "Shrinkage": provenance.shrinkage,
         "Augmented copies of each image": _count(provenance.augment_runs or None),
+        "Kind of augmentation": provenance.augmentation,
         "Condition within classes": _condition(provenance.within_condition),
         f"Condition of all {noun}s": _condition(provenance.agnostic_condition),
         f"Enough {noun}s to trust the scores": reliable,

@@ -198,6 +198,7 @@ def make_plan(run: Run) -> Plan:
         options=ExtractOptions(
             batch_size=machine.batch_size,
             augment_runs=encoding.augment_runs,
+            augmentation_kind=encoding.augmentation,
             seed=encoding.seed,
             corruption=corruption,
             preprocess=network.preprocess,

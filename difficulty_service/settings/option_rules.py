@@ -60,7 +60,7 @@ RULES = (
     ),
     OptionRule(
         ("missing_boxes",),
-        ("text_column", "tags", "augment_runs", "outlines"),
+        ("text_column", "tags", "augment_runs", "augmentation", "outlines"),
         "{option} compares windows beside the boxes of images with the boxes, which {others} would "
         "change or rule out",
     ),
@@ -68,6 +68,12 @@ RULES = (
         ("undo_round",),
         ("marks",),
         "{option} takes decisions back and {others} adds some: run them in turn",
+    ),
+    OptionRule(
+        ("augmentation",),
+        ("augment_runs",),
+        "{option} says what views show, whose number is given by {others}",
+        unless="augment_runs",
     ),
     OptionRule(
         ("ray_address", "ray_actors"), ("engine",), "{option} needs {others} ray", unless="engine"

@@ -122,6 +122,10 @@ class EncodingOptions(Options):
     augment_runs: Annotated[int, Field(ge=0, le=100)] = 0
     """Number of random crops and flips of each image, whose scores are averaged; 0 for none."""
 
+    augmentation: Literal["crop", "flip_crop", "random_resized_crop"] = "crop"
+    """What these show: crop, at least 35 % of the area; random_resized_crop, at least 8 %, or
+    flip_crop, moved by up to an eighth, as recipes do in training."""
+
     seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
     """Random seed, used by corruption, augmentation and K-means."""
 
@@ -344,7 +348,7 @@ LABELS_ONLY = (
     *FIT_ONLY,
     *ScorerOptions.model_fields,
     *LabelOptions.model_fields,
-    *("label_column", "class_names", "unlabelled", "augment_runs"),
+    *("label_column", "class_names", "unlabelled", "augment_runs", "augmentation"),
 )
 """Options that would change nothing where tags are judged, or by which they cannot be."""
 
@@ -358,6 +362,7 @@ IMAGES_ONLY = (
         "flip",
         "corrupt",
         "augment_runs",
+        "augmentation",
     ),
     *("weights", "features", "image_size", "preprocess", "max_pixels"),
 )

@@ -44,7 +44,7 @@ is said that these may be other images: of real copies few labels differ."""
 
 EXACT_KIND, NEAR_KIND = "exact", "near"
 
-HOW_READ = ("decoder", "corruption", "augment_runs")
+HOW_READ = ("decoder", "corruption", "augment_runs", "augmentation")
 """What features of one kind may differ in, so that copies are a little less alike."""
 
 Rows = NDArray[np.int64]

@@ -15,13 +15,12 @@ from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.extraction.plan import Plan
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.images.preparation import (
-    Augmentation,
     decode,
     normalise,
     prepare,
     stack,
-    to_views,
 )
+from difficulty_service.images.views import Augmentation, to_views
 from difficulty_service.interface.encoder import backbone
 from difficulty_service.scoring.pipeline import execute
 

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from difficulty_service.backbones.backbone import Preprocessing
 from difficulty_service.datasets.sample import ImageOpener
-from difficulty_service.images.preparation import (
+from difficulty_service.images.preparation import Mode, decode, prepare
+from difficulty_service.images.views import (
+    MIN_AREA_OF_TRAINING,
     Augmentation,
-    Mode,
-    decode,
+    ViewKind,
     draw_crop,
-    prepare,
+    draw_shift,
     to_views,
 )
 
@@ -108,3 +109,48 @@ def test_a_view_differs_from_the_plain_image(opener: ImageOpener) -> None:
     view = views_of(opener, "x", Augmentation(1))[0]
 
     assert not torch.equal(view, prepare(opener, PREPROCESSING))
+
+
+@pytest.mark.parametrize("kind", ["flip_crop", "random_resized_crop"])
+@pytest.mark.parametrize("mode", ["fast", "exact"])
+def test_views_of_every_kind_are_reproducible_and_follow_the_seed(
+    opener: ImageOpener, kind: ViewKind, mode: Mode
+) -> None:
+    many = views_of(opener, "x", Augmentation(5, 3, kind), mode)
+
+    assert torch.equal(many[:2], views_of(opener, "x", Augmentation(2, 3, kind), mode))
+    assert not torch.equal(many, views_of(opener, "x", Augmentation(5, 4, kind), mode))
+    assert not torch.equal(many, views_of(opener, "x", Augmentation(5, 3), mode))
+
+
+def test_random_resized_crops_keep_8_to_100_percent_of_the_area() -> None:
+    crops = [draw_crop(1000, 1000, str(key), MIN_AREA_OF_TRAINING) for key in range(2000)]
+
+    areas = np.array([crop.height * crop.width for crop in crops]) / 1e6
+    assert 0.079 < areas.min() < 0.1
+    assert np.median(areas) == pytest.approx(0.54, abs=0.03)
+
+
+@pytest.mark.parametrize("mode", ["fast", "exact"])
+def test_a_flip_crop_is_a_window_of_the_image_with_a_black_border(mode: Mode) -> None:
+    pixels = np.random.default_rng(0).integers(1, 256, (32, 32, 3), dtype=np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    decoded = decode(lambda: io.BytesIO(buffer.getvalue()), mode)
+
+    views = to_views(decoded, PREPROCESSING, "x", Augmentation(60, kind="flip_crop"))
+
+    bordered = np.pad(pixels, ((4, 4), (4, 4), (0, 0)))
+    windows = [bordered[top : top + 32, left : left + 32] for top in range(9) for left in range(9)]
+    both = [each.tobytes() for window in windows for each in (window, window[:, ::-1])]
+    found = {both.index(view.permute(1, 2, 0).numpy().tobytes()) for view in views}
+    assert len(found) > 30
+
+
+def test_images_are_moved_by_up_to_an_eighth_of_their_sides() -> None:
+    moves = [draw_shift(32, 80, str(key)) for key in range(2000)]
+
+    down, right, mirrored = (np.array(each) for each in zip(*moves, strict=True))
+    assert (down.min(), down.max()) == (-4, 4)
+    assert (right.min(), right.max()) == (-10, 10)
+    assert mirrored.mean() == pytest.approx(0.5, abs=0.05)
