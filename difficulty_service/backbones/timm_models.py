@@ -30,6 +30,7 @@ from difficulty_service.base.errors import BackboneError, Setting
 FITS: dict[str, Fit] = {"center": "crop", "squash": "squash", "border": "border"}
 """What timm calls the ways in which images of any shape come to that of the input."""
 
+PUBLISHED_NETWORK, PUBLISHED_HEAD = "model.", "unc_module."
 RUN_PREFIX = "network."
 RUN_STATISTICS = {"mean": "normalisation.mean", "std": "normalisation.std"}
 
@@ -62,7 +63,7 @@ def load_timm(
     filename = config.get("hf_hub_filename")
     filenames = TIMM_FILENAMES if filename is None else safe_alternatives(filename)
     path = locate_weights(options.weights, name, repository, filenames, options.downloads)
-    weights, statistics = split_run(read_weights(path))
+    weights, statistics = split_run(without_uncertainty(read_weights(path)))
     network = build(model, config, weights, built_for, f"{path} as {name}")
     preprocessing = preprocessing_of(config | statistics, size)
     backbone = freeze(name, network, preprocessing, path, options)
@@ -149,6 +150,20 @@ def safe_alternatives(filename: str) -> tuple[str, ...]:
     stem, _, _ = filename.rpartition(".")
     replaced = stem.replace("open_clip_pytorch_model", "open_clip_model")
     return (f"{replaced}.safetensors", filename)
+
+
+def without_uncertainty(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of the network, where an uncertainty head was saved with it.
+
+    Kirchhof et al. (2024) publish both in one file, the network under `model.`.
+    """
+    if not any(name.startswith(PUBLISHED_HEAD) for name in weights):
+        return weights
+    return {
+        name.removeprefix(PUBLISHED_NETWORK): tensor
+        for name, tensor in weights.items()
+        if not name.startswith(PUBLISHED_HEAD)
+    }
 
 
 def split_run(weights: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:

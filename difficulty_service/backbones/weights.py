@@ -1,21 +1,18 @@
 """Reads weights files without running code, and checks that they fit a network."""
 
-import pickle
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
 import safetensors.torch
-import torch
 from torch import Tensor, nn
 
 from difficulty_service.base.errors import BackboneError
+from difficulty_service.base.pytorch_files import read_checkpoint
 
 SHOWN_NAMES = 5
 PYTORCH_SIGNATURES = (b"PK\x03\x04", b"\x80")
 SAFETENSORS_HEADER = 8
 NESTED_UNDER = ("state_dict", "model_state_dict", "model")
-SAFETENSORS_REMEDY = "convert it to safetensors with the code that made it"
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -41,25 +38,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 def read_pytorch(path: Path) -> dict[str, Tensor]:
     """Tensors of a PyTorch file, which may be nested in a training checkpoint."""
-    try:
-        with path.open("rb") as file, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Torch warns about its own older formats.
-            # A file, not a path: torch would read a path that ends in .safetensors as such.
-            content = torch.load(file, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise BackboneError(
-            f"{path} can only be read by running code from it, which is refused",
-            SAFETENSORS_REMEDY,
-            parameter="weights",
-        ) from error
-    except RuntimeError as error:
-        if "TorchScript" not in str(error):
-            raise
-        raise BackboneError(
-            f"{path} is a TorchScript program, not a file of tensors",
-            SAFETENSORS_REMEDY,
-            parameter="weights",
-        ) from error
+    content = read_checkpoint(path)
     for key in NESTED_UNDER:
         if isinstance(content, dict) and isinstance(content.get(key), dict):
             content = content[key]

@@ -24,6 +24,7 @@ def uncertainty(
     *,
     out: Path,
     r_auroc: Annotated[bool | None, Parameter(negative="--no-r-auroc")] = None,
+    backbone: str | None = None,
     device: Device = "auto",
 ) -> None:
     """Applies an uncertainty head to features of any samples; larger is more uncertain.
@@ -34,22 +35,29 @@ def uncertainty(
     is of another class.
 
     Args:
-        head: Run with one head, folder of a seed, or head.safetensors.
+        head: Run with one head, folder of a seed, head.safetensors, or a published checkpoint
+            (.pth.tar) of github.com/mkirchhof/url.
         source: Features, or images as `difficulty extract` takes them.
         out: Parquet file for the uncertainties.
         r_auroc: Compute R-AUROC, which keeps all features in memory; default: for up to 20,000
             samples.
+        backbone: Network of a published checkpoint, where that does not name it.
     """
     from difficulty_service.base.devices import current
+    from difficulty_service.base.errors import ConfigError
     from difficulty_service.features.array_files import is_array_file
     from difficulty_service.features.description import is_store
     from difficulty_service.features.store import holds_only_parts
     from trainer.training.accelerator import make_accelerator
     from trainer.uncertainty.application import apply_head, require_uncertainty_file_name
     from trainer.uncertainty.head import read_head
+    from trainer.uncertainty.published_head import CHECKPOINTS, read_published_head
 
     require_uncertainty_file_name(out)
-    trained = read_head(head)
+    published = head.suffix in CHECKPOINTS
+    if backbone is not None and not published:
+        raise ConfigError("a head of our own says which backbone it is for", parameter="backbone")
+    trained = read_published_head(head, backbone) if published else read_head(head)
     features = source
     folder = Path(source)
     if not (is_store(folder) or holds_only_parts(folder) or is_array_file(folder)):
@@ -76,8 +84,9 @@ def _extract(trained: "TrainedHead", source: str, folder: str, device: str) -> N
         "--out": folder,
         "--backbone": kind.backbone,
         "--features": kind.features,
-        "--precision": PRECISIONS[str(kind.precision)],
+        "--precision": PRECISIONS.get(str(kind.precision)),
         "--preprocess": kind.mode,
+        "--weights": None if trained.weights is None else str(trained.weights),
         "--device": device,
     }
     known = ((name, value) for name, value in options.items() if value is not None)

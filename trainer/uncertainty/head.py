@@ -71,6 +71,7 @@ class TrainedHead:
     """A head and where it comes from.
 
     Attributes:
+        weights: File with the weights of the backbone, where these came with the head.
         description: JSON values: `features` with what made its features and, where there was one,
             the comparison by which their precision was chosen; `uncertainty` with its settings,
             `classifier`, `dataset`, `seed` and `package_version`.
@@ -78,6 +79,7 @@ class TrainedHead:
 
     head: UncertaintyHead
     description: Mapping[str, Any]
+    weights: Path | None = None
 
     @property
     def features(self) -> FeatureKind:
@@ -87,7 +89,10 @@ class TrainedHead:
     def require_same_features(self, description: FeatureKind, location: str) -> None:
         """Refuses features that another backbone made, or the same one in another way."""
         names = ("for the head", f"in {location}")
-        different = self.features.kind_differences(description, names)
+        # A published head does not say how the features were computed, but for its network.
+        published = self.weights is not None
+        compare = self.features.known_differences if published else self.features.kind_differences
+        different = compare(description, names)
         if different:
             raise TrainingError(
                 f"the head was trained on other features than those in {location} "
