@@ -3,10 +3,11 @@
     make papers-quick
     python -m benchmarks.papers_quick --only focal-cifar10
 
-A row that succeeded is not run again. Each has a folder in runs/papers-quick with what its commands
-wrote and printed. What comes out is too small to be compared with a paper; it shows that the
-commands of the page run to their end. As many rows run at once as there are processors, and their
-commands in processes that are forked where torch is loaded, which takes as long as most of them.
+A row that succeeded is not run again, unless its commands are others by now. Each has a folder in
+runs/papers-quick with what its commands wrote and printed. What comes out is too small to be
+compared with a paper; it shows that the commands of the page run to their end. As many rows run at
+once as there are processors, and their commands in processes that are forked where torch is loaded,
+which takes as long as most of them.
 """
 
 import argparse
@@ -66,7 +67,9 @@ def run(row: Row, folder: Path, places: dict[str, str], call: Call = call) -> bo
     Returns:
         Whether all succeeded, now or before.
     """
-    if (folder / DONE).exists():
+    done = folder / DONE
+    commands = "".join(f"{each}\n" for each in row.commands)
+    if done.exists() and done.read_text() == commands:
         print(f"{row.name:24} ok, done before", flush=True)
         return True
     # No command goes on with what an interrupted one has left.
@@ -84,7 +87,7 @@ def run(row: Row, folder: Path, places: dict[str, str], call: Call = call) -> bo
         flush=True,
     )
     if succeeded:
-        (folder / DONE).touch()
+        done.write_text(commands)
     return succeeded
 
 

@@ -8,6 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from difficulty_service.base.files import replacing
+
 TRAINING, TEST = 300, 120
 VOCABULARY = 2000
 SOURCES = {
@@ -41,11 +43,12 @@ def prepare(shared: Path, folder: Path) -> dict[str, str]:
         if not path.exists():
             table = pq.read_table(shared / "data" / f"{source}.parquet")
             cut = _whole_classes if name == "tiny" else _evenly
-            pq.write_table(cut(table, rows), path)
+            with replacing(path) as temporary:  # or half a table would be taken for a whole one
+                pq.write_table(cut(table, rows), temporary)
         found[name] = str(path)
     weights = shared / "weights/mobilenetv2_100.imagenet1k.safetensors"
     bert = small / "bert"
-    if not (bert / "config.json").exists():
+    if not (bert / "model.safetensors").exists():  # which is written last
         _write_bert(bert, pq.read_table(found["news"], columns=["text"])["text"].to_pylist())
     return {**found, "mobilenet": str(weights), "bert": str(bert)}
 

@@ -7,8 +7,11 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import TextIO
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.papers_quick import small_data
 from benchmarks.papers_quick.__main__ import DONE, LOG, run
 from benchmarks.papers_quick.rows import ROWS, Row
 from benchmarks.papers_quick.small_data import SOURCES, prepare, taken
@@ -75,3 +78,35 @@ def test_what_an_interrupted_row_has_left_is_removed(tmp_path: Path) -> None:
     (tmp_path / "row" / "run").mkdir(parents=True)
     assert run(Row("row", ("--help",)), tmp_path / "row", {})
     assert sorted(path.name for path in (tmp_path / "row").iterdir()) == [DONE, LOG]
+
+
+def test_a_row_whose_commands_have_changed_runs_again(tmp_path: Path) -> None:
+    ran = []
+
+    def call(_: str, words: Sequence[str], __: TextIO) -> int:
+        ran.append(list(words))
+        return 0
+
+    for words in ("train one", "train one", "train other"):
+        assert run(Row("row", (words,)), tmp_path / "row", {}, call)
+
+    assert ran == [["train", "one"], ["train", "other"]]
+
+
+def test_a_table_whose_writing_was_interrupted_is_written_again(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = small_data.pq.write_table
+
+    def interrupted(table: pa.Table, path: Path) -> None:
+        write(table.slice(0, 1), path)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(small_data.pq, "write_table", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(shared, tmp_path)
+
+    places = prepare(shared, tmp_path)
+
+    assert pq.read_metadata(places["cifar10"]).num_rows == SOURCES["cifar10"][1]
