@@ -1,10 +1,10 @@
-"""How much better `ambiguity` agrees with people than each peer, and whether it finds wrong labels.
+"""How much better `ambiguity` agrees with people than peers, and whether it finds wrong labels.
 
     python -m benchmarks.evidence.ambiguity
 
-Fills the cells of every score on the test images of CIFAR-10 by three encoders, and of a few on the
-labels of CIFAR-10N by the built-in one. Writes docs/evidence/ambiguity.csv, the rows of people.csv
-whose cells have run, and the page.
+Fills the cells of our scores and of the peers that agree best on the test images of CIFAR-10 by
+three encoders, and of two on labels of CIFAR-10N by the built-in one. Writes
+docs/evidence/ambiguity.csv, the rows of people.csv whose cells have run, and the page.
 """
 
 import argparse
@@ -25,16 +25,22 @@ from benchmarks.evidence.measures import (
     mean_of_ranks,
     spearman_difference,
 )
-from benchmarks.evidence.methods import PEERS
+from benchmarks.evidence.methods import OWN
 from benchmarks.evidence.page import DOCS, TABLES, write_page
 from benchmarks.evidence.results import Results
-from benchmarks.evidence.scored import cell_name, consensus_cells, score_samples, scored_cells
+from benchmarks.evidence.scored import cell_name, consensus_cells, score_samples
 from benchmarks.evidence.tables import Row, read_rows, write_rows
 from benchmarks.real_data import shared_folder
 from difficulty_service.base.threads import num_workers
 
 ENCODERS = (*BACKBONES, PHOTOS)
+LEADING = ("cleanlab", "training")
+"""Methods of the peers that agree best; `evidence.run` compares all."""
+
 OURS, ALONE = "ambiguity", "suspicion"
+SETS = TRAINING_SETS[:2]
+"""Labels of CIFAR-10N with few and with many wrong ones."""
+
 BOTH = "suspicion and ambiguity"
 """The mean of the ranks of both."""
 
@@ -59,7 +65,7 @@ def compare_with_people(study: Study, backbone: str) -> Result:
         raise ValueError(f"nobody voted on {TEST_SET.name}")
     ours = scores_of(study, backbone, TEST_SET, OURS)[OURS]
     others = {"agree": scores_of(study, backbone, TEST_SET, "agree")["agree"]}
-    for method in PEERS:
+    for method in LEADING:
         others |= scores_of(study, backbone, TEST_SET, method)
     found = {name: spearman_difference(ours, each, votes) for name, each in others.items()}
     return Result({"difference": found})
@@ -123,20 +129,19 @@ def rows(results: Results) -> Iterator[Row]:
                 )
 
 
-def run(study: Study, jobs: int, sets: Sequence[LabelSet] = TRAINING_SETS) -> list[str]:
+def run(study: Study, jobs: int, encoders: Sequence[str], sets: Sequence[LabelSet]) -> list[str]:
     """Fills the cells; the names of those that failed.
 
     Args:
         study: Images and results.
         jobs: Number of processes at a time.
+        encoders: Of the test images.
         sets: Labels of training images in which wrong ones are looked for.
     """
     failed = []
-    for backbone in ENCODERS:
+    for backbone in encoders:
         extract(study, TEST_SET.source, backbone)
-        failed += fill(study.folder, scored_cells(study, backbone, [TEST_SET]), jobs)
-    failed += fill(study.folder, consensus_cells(study, [TEST_SET]), jobs)
-    compared = [(each, TEST_SET) for each in ENCODERS]
+    compared = [(each, TEST_SET) for each in encoders]
     for labels in sets:
         extract(study, labels.source, "builtin")
         compared.append(("builtin", labels))
@@ -146,10 +151,11 @@ def run(study: Study, jobs: int, sets: Sequence[LabelSet] = TRAINING_SETS) -> li
             partial(score_samples, study, backbone, labels, method),
         )
         for backbone, labels in compared
-        for method in (ALONE, OURS)
+        for method in ((*OWN, *LEADING) if labels == TEST_SET else (ALONE, OURS))
     ]
     failed += fill(study.folder, scored, jobs)
-    cells = [Cell(people_name(e), partial(compare_with_people, study, e)) for e in ENCODERS]
+    failed += fill(study.folder, consensus_cells(study, [TEST_SET]), jobs)
+    cells = [Cell(people_name(e), partial(compare_with_people, study, e)) for e in encoders]
     cells += [
         Cell(wrong_name(backbone, labels), partial(compare_with_suspicion, study, backbone, labels))
         for backbone, labels in compared
@@ -172,10 +178,13 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("runs/evidence"))
     parser.add_argument("--jobs", type=int, default=num_workers(), help="parallel processes")
     parser.add_argument("--docs", type=Path, default=DOCS, help="folder of the page")
+    parser.add_argument("--encoders", nargs="+", choices=ENCODERS, default=ENCODERS)
+    parser.add_argument("--labels", nargs="*", choices=[each.kind for each in SETS])
     arguments = parser.parse_args()
     study = Study(arguments.folder, shared_folder())
     require_data(study)
-    failed = run(study, arguments.jobs)
+    sets = [each for each in SETS if arguments.labels is None or each.kind in arguments.labels]
+    failed = run(study, arguments.jobs, arguments.encoders, sets)
     write_tables(Results(study.folder), arguments.docs / TABLES)
     write_page(arguments.docs)
     if failed:

@@ -235,6 +235,7 @@ def people(tables: Tables) -> str:
             "spearman",
         )
         for features in (*FEATURES, PHOTOS)
+        if features != PHOTOS or tables.rows("people", features=PHOTOS)
     ]
     return f"""## Images that people disagree on
 

@@ -3,14 +3,12 @@
     python -m benchmarks.studies.blends
 
 The ridge probe is a regression of the classes on the unit vectors of `agree`, in closed form, each
-image left out of the fit by the diagonal of the hat matrix. The multinomial probe is a logistic
-regression on standardised features, fitted once, from which each image is left out by one Newton
-step whose Hessian has no products of two classes. Penalties and scales are those under which the
-labels are likeliest. A blend is the sum of log-probabilities, or half of either score, divided by
-its standard deviation ("halves"). The score is the
-log-odds against the label, and what people think is the entropy of their votes for the 10,000 test
-images of CIFAR-10. What a score has more than `agree` comes with the 95 % interval over resampled
-images, the same for both. Features are in runs/evidence.
+image left out of the fit by the diagonal of the hat matrix. The multinomial probe is that of
+`ambiguity`. Penalties and scales are those under which the labels are likeliest. A blend is the sum
+of log-probabilities, or half of either score, divided by its standard deviation ("halves"). The
+score is the log-odds against the label, and what people think is the entropy of their votes for the
+10,000 test images of CIFAR-10. What a score has more than `agree` comes with the 95 % interval over
+resampled images, the same for both. Features are in runs/evidence.
 """
 
 import argparse
@@ -33,13 +31,12 @@ from benchmarks.evidence.data import (
     require_data,
 )
 from benchmarks.evidence.measures import spearman_difference
-from benchmarks.evidence.probes import PENALTIES as PROBE_PENALTIES
-from benchmarks.evidence.probes import fit_logistic, standardise
 from benchmarks.real_data import shared_folder
 from difficulty_service.features.store import open_store
 from difficulty_service.gaussians.feature_map import FeatureMap
 from difficulty_service.gaussians.label_rule import Rule
 from difficulty_service.gaussians.products import Workspace
+from difficulty_service.scorers.linear_probe import logits_left_out
 from difficulty_service.scorers.suspicion import POSTERIORS
 from difficulty_service.scoring.fit_store import fit_store_posteriors
 
@@ -100,39 +97,12 @@ def ridge_probe(points: Numbers, labels: Labels) -> Numbers:
 
 
 def multinomial_probe(features: NDArray[np.float32], labels: Labels) -> Numbers:
-    """Log-probabilities of a logistic regression, nearly without the sample, at its best penalty.
-
-    Args:
-        features: Shape (samples, dim).
-        labels: Shape (samples,).
-
-    Returns:
-        Shape (samples, classes).
-    """
-    rows, targets = standardise(features), torch.from_numpy(labels)
-    one_hot = torch.nn.functional.one_hot(targets).double()
-    parameters = torch.zeros(rows.shape[1], one_hot.shape[1])
-    inputs, found = rows.double(), []
-    for penalty in PROBE_PENALTIES:
-        parameters = fit_logistic(rows, targets, penalty, parameters)
-        logits = inputs @ parameters.double()
-        probabilities = logits.softmax(dim=1)
-        ridge = torch.full((inputs.shape[1],), penalty * len(rows), dtype=torch.float64)
-        ridge[-1] = 1e-6 * len(rows)
-        left_out = torch.empty_like(logits)
-        for each in range(one_hot.shape[1]):
-            variance = probabilities[:, each] * (1 - probabilities[:, each])
-            hessian = inputs.T @ (variance[:, None] * inputs) + ridge.diag()
-            whitened = torch.linalg.solve_triangular(
-                torch.linalg.cholesky(hessian), inputs.T, upper=False
-            )
-            leverage = whitened.square().sum(dim=0)
-            error = probabilities[:, each] - one_hot[:, each]
-            left_out[:, each] = logits[:, each] + leverage * error / (1 - leverage * variance)
-        found.append(tempered(left_out.numpy(), labels))
-        if likelihood(found[-1], labels) < max(likelihood(one, labels) for one in found):
-            break
-    return max(found, key=lambda each: likelihood(each, labels))
+    """Log-probabilities of the probe of `ambiguity`. Shape (samples, classes)."""
+    rows, targets = torch.from_numpy(features), torch.from_numpy(labels)
+    judged = torch.arange(len(rows))
+    logits = logits_left_out(rows, targets, int(targets.max()) + 1, judged)
+    log_probabilities: Numbers = log_softmax(logits.double().numpy(), axis=1)
+    return log_probabilities
 
 
 def gaussians(rule: Rule, feature_map: FeatureMap, features: Numbers, labels: Labels) -> Numbers:

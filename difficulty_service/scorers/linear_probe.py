@@ -67,18 +67,29 @@ def logits_left_out(features: Tensor, labels: Tensor, num_classes: int, judged: 
         Float32, shape (samples, classes).
     """
     rows = standardise(features)
-    path, start = [], np.zeros((rows.shape[1], num_classes))
-    for penalty in PENALTIES:
-        start = fit(rows, labels, penalty, start)
-        path.append(start)
-    best, best_likelihood = rows[:, :0], -np.inf
-    # From the weakest penalty on, which leaves few samples undecided and so takes the least time.
-    for penalty, parameters in zip(reversed(PENALTIES), reversed(path), strict=True):
-        logits = leave_out(rows, labels, parameters, penalty)
+    path = [np.zeros((rows.shape[1], num_classes))]
+
+    def left_out(place: int) -> tuple[float, Tensor]:
+        """Mean log-probability of the labels judged, and the logits, at one of the penalties."""
+        for penalty in PENALTIES[len(path) - 1 : place + 1]:
+            path.append(fit(rows, labels, penalty, path[-1]))
+        logits = leave_out(rows, labels, path[place + 1], PENALTIES[place])
         scale, likelihood = likeliest_scale(logits[judged], labels[judged])
-        if likelihood <= best_likelihood:
+        return likelihood, logits.mul_(scale)
+
+    # From the middle: the strongest penalties leave all samples undecided, which takes long, and
+    # fits with the weakest ones hardly come to their end.
+    middle = len(PENALTIES) // 2
+    likeliest, best = left_out(middle)
+    for places in (range(middle - 1, -1, -1), range(middle + 1, len(PENALTIES))):
+        before = likeliest
+        for place in places:
+            likelihood, logits = left_out(place)
+            if likelihood <= likeliest:
+                break
+            likeliest, best = likelihood, logits
+        if likeliest > before:
             break
-        best, best_likelihood = logits.mul_(scale), likelihood
     return best
 
 

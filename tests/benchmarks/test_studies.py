@@ -13,7 +13,7 @@ from scipy import stats
 from torch.nn import functional as F
 
 import difficulty_service as ds
-from benchmarks.studies import ablations, blends, losses, pruning, resnet34, selection, spread, toys
+from benchmarks.studies import ablations, losses, pruning, resnet34, selection, spread, toys
 from benchmarks.studies.toys import (
     PROBABILITIES,
     TRUE_PROBABILITIES,
@@ -159,24 +159,6 @@ def test_a_permutation_has_the_same_scores_in_another_order(tmp_path: Path) -> N
     assert len({tuple(each) for each in permuted}) > 1
     order = [[-1, 2, 3, 7].index(each) + 1 for each in permuted[0]]
     assert table["rank_permuted_0"].to_pylist() == order
-
-
-def test_a_probe_leaves_a_sample_out_nearly_as_if_it_were_fitted_without() -> None:
-    generator = np.random.default_rng(0)
-    labels = np.arange(60) % 3
-    features = (generator.normal(size=(60, 4)) + 2 * np.eye(3, 4)[labels]).astype(np.float32)
-
-    found = blends.multinomial_probe(features, labels)
-
-    rows, exact = blends.standardise(features), []
-    penalty = 1e-2
-    for sample in range(0, 60, 6):
-        kept = np.arange(60) != sample
-        fitted = blends.fit_logistic(
-            rows[kept], torch.from_numpy(labels[kept]), penalty, torch.zeros(5, 3)
-        )
-        exact.append(int((rows[sample] @ fitted).argmax()))
-    assert (found[::6].argmax(axis=1) == exact).mean() >= 0.9
 
 
 def test_differences_of_the_ablations_are_paired_by_the_seed() -> None:

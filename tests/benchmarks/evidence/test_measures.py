@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import entropy
+from scipy.stats import entropy, spearmanr
 
 from benchmarks.evidence.measures import (
     auroc_difference,
@@ -10,6 +10,7 @@ from benchmarks.evidence.measures import (
     detection,
     entropy_of_counts,
     mean_of_ranks,
+    spearman_difference,
 )
 
 
@@ -100,3 +101,16 @@ def test_the_consensus_ignores_the_scale_of_a_score() -> None:
     np.testing.assert_array_equal(
         mean_of_ranks([first, second]), mean_of_ranks([1000 * first, second])
     )
+
+
+def test_a_difference_of_correlations_is_that_of_both_and_has_a_paired_interval() -> None:
+    generator = np.random.default_rng(0)
+    values = generator.normal(size=400)
+    first, second = (values + noise * generator.normal(size=400) for noise in (1, 3))
+
+    more, width = spearman_difference(first, second, values)
+
+    expected = spearmanr(first, values)[0] - spearmanr(second, values)[0]
+    assert more == pytest.approx(expected)
+    assert 0 < width < more
+    assert spearman_difference(first, 2 * first, values) == (0, 0)

@@ -95,6 +95,30 @@ def test_each_sample_is_left_out_nearly_as_by_a_fit_without_it(
     assert error < np.std(centred(rows.double().numpy() @ fitted) - expected) / 3
 
 
+def test_a_sample_leaves_by_a_newton_step_with_the_hessian_of_the_others(
+    blobs: tuple[Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linear_probe, "WEIGHT_KEPT", 1.0)
+    rows, labels = standardise(blobs[0]), blobs[1]
+    fitted = fit(rows, labels, 0.01, START)
+
+    left_out = leave_out(rows, labels, fitted, 0.01).numpy()
+
+    inputs = rows.double().numpy()
+    logits = inputs @ fitted
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    ridge = np.diag([1.2] * 6 + [1e-6 * len(rows)])
+    for sample in range(0, len(rows), 7):
+        others = np.arange(len(rows)) != sample
+        for number in range(NUM_CLASSES):
+            p = probabilities[others, number]
+            hessian = (inputs[others].T * (p * (1 - p))) @ inputs[others] + ridge
+            error = probabilities[sample, number] - float(labels[sample] == number)
+            step = inputs[sample] @ np.linalg.solve(hessian, inputs[sample]) * error
+            expected = logits[sample, number] + step
+            assert left_out[sample, number] == pytest.approx(expected, abs=1e-3)
+
+
 def test_the_fit_is_that_of_the_textbook_formula(blobs: tuple[Tensor, Tensor]) -> None:
     features, labels = blobs
     rows = standardise(features)
