@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks.evidence.cells import Cell, Result, fill, read_arrays, result_file
 from benchmarks.evidence.data import BACKBONES, Study, extract, read_images, require_data
+from benchmarks.evidence.families import FAMILIES
 from benchmarks.evidence.label_sets import TEST_SET, TRAINING_SETS, LabelSet, label_samples
 from benchmarks.evidence.label_tables import PHOTOS, REAL_SETS, people
 from benchmarks.evidence.measures import (
@@ -169,7 +170,8 @@ def write_tables(results: Results, folder: Path) -> None:
     write_rows(folder / "ambiguity.csv", COLUMNS.split(), rows(results))
     known = {(row["features"], row["score"]): row for row in read_rows(folder / "people.csv")}
     known |= {(row["features"], row["score"]): dict(row) for row in people(results)}
-    write_rows(folder / "people.csv", list(next(iter(known.values()))), known.values())
+    _, columns = FAMILIES["people"]
+    write_rows(folder / "people.csv", columns.split(), known.values())
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ def tables(tmp_path: Path) -> Tables:
     """Tables after cells of one encoder have run."""
     study, folder = tmp_path / "study", tmp_path / "docs"
     folder.mkdir()
-    old = "builtin,rmd,0.262,0.243,0.280,\nbuiltin,agree,0.100,0.090,0.110,\n"
+    old = "builtin,agree,0.100,0.090,0.110,\nbuiltin,rmd,0.262,0.243,0.280,\n"
     (folder / "people.csv").write_text(PEOPLE + old)
     spearman = {"people": {"spearman": 0.3, "low": 0.28, "high": 0.32}}
     put(study, cell_name("builtin", TEST_SET, "agree"), {"columns": {"agree": spearman}})
