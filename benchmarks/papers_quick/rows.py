@@ -351,6 +351,13 @@ GRADIENTS = (
 
 UNCERTAINTY = (
     Row(
+        "uncertainty-stop-gradient",
+        (
+            "benchmarks.studies.stop_gradient --images {cifar100} --seeds 2 --epochs 1 "
+            "--folder {out} --table {out}/table.csv",
+        ),
+    ),
+    Row(
         "uncertainty-zero-shot",
         (*HEAD, "uncertainty {out}/head {cifar10_test} --out {out}/uncertainty.parquet"),
     ),
