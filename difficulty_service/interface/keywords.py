@@ -45,9 +45,8 @@ class EncoderOptions(DeviceChoices, total=False):
         page: Page of a TIFF to read, such as middle for stacks of a microscope; default: the first.
         flip: Average the features of each image and its mirror image; the network takes twice as
             long. Default: `False`.
-        augmentation: What these show: crop, at least 35 % of the area; random_resized_crop, at
-            least 8 %, or flip_crop, moved by up to an eighth, as recipes do in training. Default:
-            `crop`.
+        augmentation: Kind of these views: crop of 35 % of the area or more, or as in training
+            random_resized_crop (8 % or more) or flip_crop. Default: `crop`.
         max_pixels: Refuse images with more pixels than this. Default: 50,000,000.
     """
 

@@ -123,8 +123,8 @@ class EncodingOptions(Options):
     """Number of random crops and flips of each image, whose scores are averaged; 0 for none."""
 
     augmentation: Literal["crop", "flip_crop", "random_resized_crop"] = "crop"
-    """What these show: crop, at least 35 % of the area; random_resized_crop, at least 8 %, or
-    flip_crop, moved by up to an eighth, as recipes do in training."""
+    """Kind of these views: crop of 35 % of the area or more, or as in training random_resized_crop
+    (8 % or more) or flip_crop."""
 
     seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
     """Random seed, used by corruption, augmentation and K-means."""
