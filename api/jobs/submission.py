@@ -14,7 +14,7 @@ from api.settings import Settings
 from api.storage.space import require_space
 from api.uploads.quota import quota_of
 from api.uploads.store import Upload, get_upload
-from difficulty_service.backbones import DEFAULT_BACKBONE, find_loader
+from difficulty_service.backbones import DEFAULT_BACKBONE, find_loader, is_clip
 from difficulty_service.backbones.text_encoders import (
     BUILTIN_TEXT,
     require_modality,
@@ -42,10 +42,17 @@ def validate_submission(
         )
     is_text = body.modality == "text"
     default = BUILTIN_TEXT if is_text else settings.default_backbone or DEFAULT_BACKBONE
-    if body.classes is not None and default in PACKAGED_WEIGHTS:
+    if body.needs_words and default in PACKAGED_WEIGHTS:
         default = DEFAULT_BACKBONE  # as for the command: no network of the package knows words
     backbone = body.backbone or default
     _check_backbone(backbone, body.modality, settings)
+    if body.needs_words and not is_clip(backbone):
+        what = "classes" if body.class_list else f"the scorer {body.scorer_of_words}"
+        raise invalid(
+            f"{backbone} cannot compare images with names of classes",
+            f"name a CLIP, such as {DEFAULT_BACKBONE}, or leave out {what}",
+            "backbone",
+        )
     upload = _check_dataset(body.dataset, key.within(settings), engine, key.owner)
     if body.gaussians is not None:
         _check_gaussians(body.gaussians, backbone, own_job(engine, key, body.gaussians))

@@ -46,7 +46,9 @@ __all__ = [
     "Facts",
     "Loader",
     "backbone_names",
+    "find_clip",
     "find_loader",
+    "is_clip",
     "list_backbones",
     "load_backbone",
     "load_clip",
@@ -179,6 +181,23 @@ def find_loader(name: str) -> Loader:
         f"{start} one of {', '.join([*backbone_names(), *plugin_patterns()])}",
         parameter="backbone",
     )
+
+
+def find_clip(name: str) -> "partial[Backbone] | None":
+    """The function that builds the image tower of a CLIP, with its architecture and tag.
+
+    None for other backbones; BackboneError where there is none of this name.
+    """
+    loader = None if find_plugin(name) else find_loader(name)
+    return loader if isinstance(loader, partial) and loader.func is load_clip else None
+
+
+def is_clip(name: str) -> bool:
+    """Whether this is the name of a CLIP, which may compare images with words."""
+    try:
+        return find_clip(name) is not None
+    except BackboneError:
+        return False
 
 
 def _find_text_loader(name: str) -> Loader:

@@ -2,9 +2,10 @@
 
 from torch import nn
 
+from difficulty_service.backbones import find_clip
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.clip import find_configs, load_tower, projection_of
-from difficulty_service.backbones.clip_text import find_clip, locate_clip
+from difficulty_service.backbones.clip_text import locate_clip
 from difficulty_service.base.errors import BackboneError, Setting
 
 PROJECTED = "projected"

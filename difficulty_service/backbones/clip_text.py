@@ -2,18 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from difficulty_service.backbones import find_loader, load_clip
-from difficulty_service.backbones.backbone import Backbone, BackboneOptions
+from difficulty_service.backbones import find_clip
+from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.clip import TOWER_PREFIX, alternatives, find_configs
 from difficulty_service.backbones.initialisation import WithoutRandomValues
-from difficulty_service.backbones.plugged import find_plugin
 from difficulty_service.backbones.weights import load_checked, read_weights
 from difficulty_service.backbones.weights_files import locate_weights
 from difficulty_service.base.errors import BackboneError, MissingWeights, Setting
@@ -108,23 +106,6 @@ def load_text_encoder(name: str, options: BackboneOptions) -> ClipTextEncoder:
         options=options,
         full_mask=getattr(tower, "attn_mask", None),
     )
-
-
-def is_clip(name: str) -> bool:
-    """Whether this is the name of a CLIP."""
-    try:
-        return find_clip(name) is not None
-    except BackboneError:
-        return False
-
-
-def find_clip(name: str) -> partial[Backbone] | None:
-    """The function that builds the image tower of a CLIP, with its architecture and tag.
-
-    None for other backbones; BackboneError where there is none of this name.
-    """
-    loader = None if find_plugin(name) else find_loader(name)
-    return loader if isinstance(loader, partial) and loader.func is load_clip else None
 
 
 def locate_clip(name: str, options: BackboneOptions, hub_file: str) -> Path:

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from difficulty_service.analyses.audit.explanation import explain
-from difficulty_service.backbones import DEFAULT_BACKBONE
+from difficulty_service.backbones import DEFAULT_BACKBONE, is_clip
 from difficulty_service.backbones.clip_space import PROJECTED
-from difficulty_service.backbones.clip_text import ClipTextEncoder, is_clip
+from difficulty_service.backbones.clip_text import ClipTextEncoder
 from difficulty_service.base.checksums import write_json
 from difficulty_service.base.errors import AuditError
 from difficulty_service.base.float32_products import full_float32

@@ -33,6 +33,8 @@ Body = dict[str, object]
         ({"backbone": "timm:local-dir:/etc"}, "backbone"),
         ({"backbone": "/etc/passwd"}, "backbone"),
         ({"backbone": "run:runs/mine"}, "backbone"),
+        ({"backbone": "builtin", "classes": "cat,dog"}, "backbone"),
+        ({"backbone": "builtin", "scorers": ["name_margin"]}, "backbone"),
         ({"scorers": []}, "scorers"),
         ({"scorers": ["mahalanobis"]}, "scorers"),
         ({"scorers": ["knn", "knn"]}, "scorers"),
