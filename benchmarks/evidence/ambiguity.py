@@ -19,7 +19,7 @@ from benchmarks.evidence.cells import Cell, Result, fill, read_arrays, result_fi
 from benchmarks.evidence.data import BACKBONES, Study, extract, read_images, require_data
 from benchmarks.evidence.families import FAMILIES
 from benchmarks.evidence.label_sets import TEST_SET, TRAINING_SETS, LabelSet, label_samples
-from benchmarks.evidence.label_tables import PHOTOS, REAL_SETS, people
+from benchmarks.evidence.label_tables import REAL_SETS, people
 from benchmarks.evidence.measures import (
     Scores,
     auroc_difference,
@@ -27,6 +27,7 @@ from benchmarks.evidence.measures import (
     spearman_difference,
 )
 from benchmarks.evidence.methods import OWN
+from benchmarks.evidence.names import PHOTO_ENCODER, WITH_SUSPICION
 from benchmarks.evidence.page import DOCS, TABLES, write_page
 from benchmarks.evidence.results import Results
 from benchmarks.evidence.scored import cell_name, consensus_cells, score_samples
@@ -34,16 +35,13 @@ from benchmarks.evidence.tables import Row, read_rows, write_rows
 from benchmarks.real_data import shared_folder
 from difficulty_service.base.threads import num_workers
 
-ENCODERS = (*BACKBONES, PHOTOS)
+ENCODERS = (*BACKBONES, PHOTO_ENCODER)
 LEADING = ("cleanlab", "training")
 """Methods of the peers that agree best; `evidence.run` compares all."""
 
 OURS, ALONE = "ambiguity", "suspicion"
 SETS = TRAINING_SETS[:2]
 """Labels of CIFAR-10N with few and with many wrong ones."""
-
-BOTH = "suspicion and ambiguity"
-"""The mean of the ranks of both."""
 
 COLUMNS = "features labels score than measure difference difference_95"
 
@@ -77,7 +75,7 @@ def compare_with_suspicion(study: Study, backbone: str, labels: LabelSet) -> Res
     images = read_images(study, labels.source, backbone)
     _, targets = label_samples(study, images, labels)
     ours, alone = (scores_of(study, backbone, labels, each)[each] for each in (OURS, ALONE))
-    candidates = {OURS: ours, BOTH: mean_of_ranks([ours, alone])}
+    candidates = {OURS: ours, WITH_SUSPICION: mean_of_ranks([ours, alone])}
     return Result(
         {
             "difference": {

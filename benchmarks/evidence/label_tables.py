@@ -5,16 +5,13 @@ from collections.abc import Iterator
 
 from benchmarks.evidence.data import BACKBONES
 from benchmarks.evidence.label_sets import PLANTED_SETS, TEST_SET, TRAINING_SETS, LabelSet
-from benchmarks.evidence.names import COLUMNS, PEERS, SUSPICION
+from benchmarks.evidence.names import COLUMNS, PEERS, PHOTO_ENCODER, SUSPICION
 from benchmarks.evidence.paired import paired_name
 from benchmarks.evidence.results import Results
 from benchmarks.evidence.scored import CONSENSUS, methods_for
 from benchmarks.evidence.tables import Row, interval
 
 FEATURES = {**{each: each for each in BACKBONES}, CONSENSUS: "both by mean of ranks"}
-PHOTOS = "builtin-photos"
-"""Encoder whose features are compared with people alone."""
-
 REAL_SETS = {**{each.kind: each for each in TRAINING_SETS}, "verified errors": TEST_SET}
 WRONG_PERCENT = dict(zip(REAL_SETS, ("9", "40", "17", "18", "18", "0.54"), strict=True))
 SOURCES = {"cifar100-test": "CIFAR-100", "tiny-imagenet": "Tiny ImageNet"}
@@ -43,7 +40,7 @@ METHOD_SCORES = {
 
 def people(results: Results) -> Iterator[Row]:
     """Rank correlations with the entropy of people's votes."""
-    for backbone, features in {**FEATURES, PHOTOS: PHOTOS}.items():
+    for backbone, features in {**FEATURES, PHOTO_ENCODER: PHOTO_ENCODER}.items():
         for column in COLUMNS:
             values = results.column(backbone, TEST_SET, column, "people")
             if values is not None:

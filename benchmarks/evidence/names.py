@@ -14,6 +14,12 @@ OURS = {
 }
 """Score columns of this project, with the method whose cell has them."""
 
+PHOTO_ENCODER = "builtin-photos"
+"""Encoder whose features are compared with people alone."""
+
+WITH_SUSPICION = "suspicion and ambiguity"
+"""The mean of the ranks of both."""
+
 PEERS = {
     "cleanlab self_confidence": "cleanlab",
     "cleanlab normalized_margin": "cleanlab",

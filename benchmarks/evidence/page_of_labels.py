@@ -1,6 +1,6 @@
 """Sections of the page about labels: wrong ones, and what people disagree on."""
 
-from benchmarks.evidence.names import OURS, PEERS, label
+from benchmarks.evidence.names import OURS, PEERS, PHOTO_ENCODER, WITH_SUSPICION, label
 from benchmarks.evidence.page_text import (
     FORMER,
     NOT_RUN,
@@ -17,7 +17,6 @@ RANKS, DENSITIES = "both by mean of ranks", "both by mean of log-densities"
 FEATURES = ("builtin", "MobileNetV2", RANKS)
 VERIFIED = "verified errors"
 HEAD = "uncertainty"
-PHOTOS, BOTH = "builtin-photos", "suspicion and ambiguity"
 SOFT, WEIGHTED = "soft targets", "difficulty-weighted entropy"
 SCORES = ("rmd", "label_margin", "suspicion", "cleanlab self_confidence", "AUM", "scikit-learn LDA")
 SHOWN_SETS = (("builtin", "worst"), ("MobileNetV2", "worst"), (RANKS, VERIFIED))
@@ -234,8 +233,8 @@ def people(tables: Tables) -> str:
             tables.rows("people", features=features),
             "spearman",
         )
-        for features in (*FEATURES, PHOTOS)
-        if features != PHOTOS or tables.rows("people", features=PHOTOS)
+        for features in (*FEATURES, PHOTO_ENCODER)
+        if features != PHOTO_ENCODER or tables.rows("people", features=PHOTO_ENCODER)
     ]
     return f"""## Images that people disagree on
 
@@ -255,7 +254,7 @@ def _ambiguity(tables: Tables) -> str:
         if peers:
             least = min(peers, key=lambda row: float(row["difference"]))
             leads.append(f"{_signed(least)} ({features}, {label(least['than'])})")
-    wrong = tables.rows("ambiguity", measure="auroc", score=BOTH)
+    wrong = tables.rows("ambiguity", measure="auroc", score=WITH_SUSPICION)
     better = count(wrong, lambda row: float(row["difference"]) > float(row["difference_95"]))
     worse = count(wrong, lambda row: -float(row["difference"]) > float(row["difference_95"]))
     return f"""`ambiguity` minus the best peer, paired: {", ".join(leads) or NOT_RUN}.

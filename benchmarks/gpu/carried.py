@@ -14,6 +14,7 @@ is the part that needs it. Nothing here imports a package.
 """
 
 import argparse
+import io
 import lzma
 import os
 import subprocess
@@ -90,10 +91,7 @@ def write_archive(path: Path, files: dict[str, bytes]) -> None:
         for name, content in files.items():
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(content), 0o644
-            with tempfile.SpooledTemporaryFile() as file:
-                file.write(content)
-                file.seek(0)
-                archive.addfile(entry, file)
+            archive.addfile(entry, io.BytesIO(content))
 
 
 def take_fitting(archives: Iterable[Path], most: int) -> Iterator[tuple[Path, int, bool]]:

@@ -168,11 +168,11 @@ def _compared(plan: Plan, dataset: Dataset, load: Loader, compared: Callable[[],
     processor and must agree on a precision, so they compare none.
     """
     alone = plan.cluster is None and plan.subset.num_subsets == 1
-    halves = halves_of(plan.network.device) if alone and len(dataset.labels) >= LEAST_IMAGES else ()
-    if dataset.modality == "text" and (
-        plan.backbone == BUILTIN_TEXT or plan.network.device.type == "cpu"
-    ):
-        halves = ()
+    device = plan.network.device
+    is_text = dataset.modality == "text"
+    left_alone = is_text and (plan.backbone == BUILTIN_TEXT or device.type == "cpu")
+    worth_it = alone and len(dataset.labels) >= LEAST_IMAGES and not left_alone
+    halves = halves_of(device) if worth_it else ()
     if not halves:
         return plan
     pilot = compare_precisions(plan.task(dataset), load, halves, compared)

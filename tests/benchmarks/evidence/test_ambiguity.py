@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.evidence.ambiguity import BOTH, people_name, write_tables, wrong_name
+from benchmarks.evidence.ambiguity import people_name, write_tables, wrong_name
 from benchmarks.evidence.label_sets import TEST_SET
+from benchmarks.evidence.names import WITH_SUSPICION
 from benchmarks.evidence.page_of_labels import people
 from benchmarks.evidence.page_text import Tables
 from benchmarks.evidence.results import Results
@@ -34,7 +35,7 @@ def tables(tmp_path: Path) -> Tables:
     put(study, cell_name("builtin", TEST_SET, "agree"), {"columns": {"agree": spearman}})
     more = {"agree": (0.01, 0.004), "EL2N": (0.02, 0.003), "AUM": (0.006, 0.005)}
     put(study, people_name("builtin"), {"difference": more})
-    wrong = {"ambiguity": (-0.01, 0.002), BOTH: (0.01, 0.02)}
+    wrong = {"ambiguity": (-0.01, 0.002), WITH_SUSPICION: (0.01, 0.02)}
     put(study, wrong_name("builtin", TEST_SET), {"difference": wrong})
     write_tables(Results(study), folder)
     return Tables(folder)
@@ -51,7 +52,7 @@ def test_every_difference_has_a_row(tables: Tables) -> None:
 
     assert len(rows) == 5
     assert ("builtin", "votes", "ambiguity", "AUM", "spearman", "0.0060", "0.0050") in rows
-    wrong = ("builtin", "verified errors", BOTH, "suspicion", "auroc", "0.0100", "0.0200")
+    wrong = ("builtin", "verified errors", WITH_SUSPICION, "suspicion", "auroc", "0.0100", "0.0200")
     assert wrong in rows
 
 

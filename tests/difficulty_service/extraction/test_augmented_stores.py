@@ -3,10 +3,8 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.extraction.plan import Plan
@@ -14,18 +12,13 @@ from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.features.store import FeatureStore
 from difficulty_service.images.views import ViewKind
 from difficulty_service.scoring.pipeline import execute
+from tests.factories import write_image_folder
 
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
     """A folder with two images of noise."""
-    folder = tmp_path / "photos" / "cat"
-    folder.mkdir(parents=True)
-    generator = np.random.default_rng(0)
-    for number in range(2):
-        pixels = generator.integers(0, 256, (40, 48, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(folder / f"{number}.png")
-    return folder.parent
+    return write_image_folder(tmp_path / "photos", ["cat"], 2, size=(40, 48))
 
 
 def extract(photos: Path, out: str, kind: ViewKind, runs: int = 2) -> FeatureStore:
