@@ -183,7 +183,7 @@ async function markMatching(form, button, place, review) {
 // The page of one image, on which each decision leads on to the next one.
 class OnePage {
   constructor(review, looked, came) {
-    Object.assign(this, { review, looked, came, waiting: Promise.resolve() });
+    Object.assign(this, { review, looked, came, waiting: Promise.resolve(), unfinished: 0 });
     listenForKeys(document, {
       move: (move) => this.step({ left: "previous", right: "next" }[move]),
       undo: () => this.undo(),
@@ -192,10 +192,16 @@ class OnePage {
       like: () => showAlike(this.card),
     });
     document.addEventListener("click", (event) => {
-      const link = event.target.closest("#previous, #next, #further-link");
-      if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
-      event.preventDefault();
-      this.step(link.id === "further-link" ? "next" : link.id);
+      const link = event.target.closest("a[href]");
+      if (!link || link.target || link.download || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      if (link.matches("#previous, #next, #further-link")) {
+        event.preventDefault();
+        this.step(link.id === "further-link" ? "next" : link.id);
+      } else if (this.unfinished) {  // a mark is on its way, which the other page shows, too
+        event.preventDefault();
+        const address = link.href;
+        this.then(() => { window.location.assign(address); });
+      }
     });
     this.show();
   }
@@ -226,7 +232,10 @@ class OnePage {
   }
 
   // One after the other, also after one that fails: a key that comes early is for the next image.
-  then(work) { this.waiting = this.waiting.then(work, work); }
+  then(work) {
+    this.unfinished += 1;
+    this.waiting = this.waiting.then(work, work).finally(() => { this.unfinished -= 1; });
+  }
 
   step(id) {
     const link = byId(id) ?? (id === "next" ? byId("further-link") : null);

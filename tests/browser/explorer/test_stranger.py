@@ -70,10 +70,32 @@ def test_so_is_the_first_one_by_mouse(page: "Page", explorer: Explorer) -> None:
     page.goto(f"/jobs/{explorer.job}")
 
     page.locator(".to-check .minis a").first.click()
+    page.locator("html.scripts-run").wait_for()
     page.get_by_role("button", name="Keep").click()
 
     page.get_by_role("link", name="All images").click()
     page.get_by_text("1 checked: 1 keep").first.wait_for()
+
+
+def test_the_list_shows_a_decision_that_was_still_on_its_way_when_it_was_opened(
+    page: "Page", explorer: Explorer
+) -> None:
+    page.add_init_script(
+        """const send = window.fetch;
+        window.fetch = async (address, options) => {
+          if (options?.method === "POST") await new Promise((go) => setTimeout(go, 1000));
+          return send(address, options);
+        };"""
+    )
+    page.goto(f"/jobs/{explorer.job}")
+
+    page.locator(".to-check .minis a").first.click()
+    page.locator("html.scripts-run").wait_for()
+    page.get_by_role("button", name="Keep").click()
+    page.get_by_role("link", name="All images").click()
+
+    page.get_by_role("list", name="Images").wait_for()
+    assert page.get_by_text("1 checked: 1 keep").first.is_visible()
 
 
 def test_labels_are_reviewed_and_the_dataset_is_cleaned(page: "Page", explorer: Explorer) -> None:
