@@ -1,5 +1,6 @@
 """Calls that cannot work, and settings that an error suggests, as options of a command."""
 
+import shlex
 from collections.abc import Callable, Iterable
 
 from cyclopts import CycloptsError, MissingArgumentError, UnusedCliTokensError
@@ -73,4 +74,4 @@ def as_option(setting: Setting) -> str:
         return name
     if setting.value is False:
         return name.replace("--", "--no-", 1)
-    return f"{name} {setting.value}"
+    return f"{name} {shlex.quote(str(setting.value))}"

@@ -20,7 +20,8 @@ MAX_NAMES = 100_000
 """Number of classes beyond which their names are not compared."""
 
 _SURE_SEPARATORS = (";", "|")  # which names of classes hardly have, unlike the others
-_SEPARATORS = (*_SURE_SEPARATORS, ",")
+_BLANK = " "
+_SEPARATORS = (*_SURE_SEPARATORS, ",", _BLANK)
 _MOST_PARTS = 20  # of a name; beyond, nobody has listed labels
 _REPEATED = 2
 _SHOWN = 3
@@ -92,19 +93,45 @@ def _positions(column: pa.Array) -> pa.ChunkedArray | None:
 def combinations_warning(names: Sequence[str], source: str) -> str | None:
     """A sentence where the names of classes are evidently combinations of others; None elsewhere.
 
-    That is where most names with a separator consist of other names: `cat;dog` beside `cat` and
-    `dog`. For semicolons and vertical bars it is enough that each part is in two names. Other names
-    may have commas: "Bergen, Norway".
+    See `combined_by`.
+    """
+    found = combined_by(names)
+    if found is None:
+        return None
+    return (
+        f"{source} seems to have several labels in one cell, such as {found[0]!r}, and each "
+        f"combination is read as a class of its own; {REMEDY}"
+    )
+
+
+def combined_by(names: Sequence[str]) -> tuple[str, str] | None:
+    """A name that is evidently a combination of others, and the separator; None for no such names.
+
+    There are such where most names with a separator consist of other names: `cat;dog` beside `cat`
+    and `dog`. For semicolons and vertical bars it is enough that each part is in two names. Other
+    names may have commas or blanks: "Bergen, Norway", "red wine". Of those with blanks, two are to
+    be combinations. For lists that are written as texts the separator is empty.
     """
     if len(names) > MAX_NAMES:
         return None
-    example = _example(names)
-    if example is None:
-        return None
-    return (
-        f"{source} seems to have several labels in one cell, such as {example!r}, and each "
-        f"combination is read as a class of its own; {REMEDY}"
-    )
+    listed = [name for name in names if name.startswith("[") and name.endswith("]") and "," in name]
+    if 2 * len(listed) >= max(len(names), 1):
+        return listed[0], ""
+    for separator in _SEPARATORS:
+        together = {
+            name: [part.strip() for part in name.split(separator)]
+            for name in names
+            if 0 < name.count(separator) < _MOST_PARTS
+        }
+        known = {name.strip() for name in names if separator not in name}
+        if separator in _SURE_SEPARATORS:
+            seen = Counter(part for parts in together.values() for part in set(parts))
+            known |= {part for part, times in seen.items() if times >= _REPEATED}
+        evident = [name for name, parts in together.items() if all(map(known.__contains__, parts))]
+        fewest = _REPEATED if separator == _BLANK else 1
+        if len(evident) >= fewest and 2 * len(evident) >= len(together):
+            return evident[0], separator
+    return None
 
 
 def similar_names_warning(names: Sequence[str], source: str) -> str | None:
@@ -144,23 +171,3 @@ def missing_names_warning(names: Sequence[str], source: str) -> str | None:
         f"{source} has the {classes} {list_names(found, _SHOWN)}, which programs write where there "
         "is no label; leave these cells empty if they have none"
     )
-
-
-def _example(names: Sequence[str]) -> str | None:
-    listed = [name for name in names if name.startswith("[") and name.endswith("]") and "," in name]
-    if 2 * len(listed) >= max(len(names), 1):
-        return listed[0]
-    for separator in _SEPARATORS:
-        together = {
-            name: [part.strip() for part in name.split(separator)]
-            for name in names
-            if 0 < name.count(separator) < _MOST_PARTS
-        }
-        known = {name.strip() for name in names if separator not in name}
-        if separator in _SURE_SEPARATORS:
-            seen = Counter(part for parts in together.values() for part in set(parts))
-            known |= {part for part, times in seen.items() if times >= _REPEATED}
-        evident = [name for name, parts in together.items() if all(map(known.__contains__, parts))]
-        if evident and 2 * len(evident) >= len(together):
-            return evident[0]
-    return None

@@ -17,9 +17,9 @@ from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.base.wording import did_you_mean, list_names
 from difficulty_service.datasets.declared_names import as_names, declared_names
 from difficulty_service.datasets.label_lists import is_list, one_of_each
-from difficulty_service.datasets.labels import find_usual
+from difficulty_service.datasets.labels import find_usual, is_text
 from difficulty_service.datasets.storage import common_folder
-from difficulty_service.datasets.table_columns import PATH_NAMES, EveryColumn, has_paths
+from difficulty_service.datasets.table_columns import IMAGE_NAMES, EveryColumn, has_paths
 from difficulty_service.datasets.table_files import (
     TableFile,
     find_all_tables,
@@ -32,8 +32,8 @@ ID_COLUMN, ANNOTATOR_COLUMN, LABEL_COLUMN = "sample_id", "annotator", "label"
 """Default names of columns."""
 
 
-OTHER_IDS = ("id", "ids", "index", *PATH_NAMES)
-"""Columns that are looked for the ids of samples where there is no `sample_id`."""
+OTHER_IDS = ("id", "ids", "index")
+"""Columns that are looked for the ids of samples where there is no `sample_id`, before images."""
 
 
 IDS_SHOWN = 3
@@ -69,7 +69,7 @@ class LabelTable:
         name: What messages call it.
         read: Reads all rows of some columns.
         row_names: `file#row` of each row, which are the ids of samples of a dataset without others.
-        images: Columns of images that have paths, which are the ids of samples, too.
+        images: Columns that name images, which are the ids of samples, too.
         notes: What was assumed to read it, one sentence each.
     """
 
@@ -93,7 +93,7 @@ def open_label_table(source: str | Path | pa.Table) -> LabelTable:
             tuple(source.column_names),
             lambda names: _named(source.select(names), source.schema),
             lambda: map(str, range(len(source))),
-            _with_paths(source.schema, source.column_names),
+            _of_images(source.schema, source.column_names),
         )
     files = find_all_tables(str(source))
     folder = common_folder(files)
@@ -113,7 +113,7 @@ def label_table(name: str, tables: Sequence[TableFile]) -> LabelTable:
         if all(name in table.schema.names for table in tables)
     ]
     notes = tuple(f"{table.name!r} {table.note}" for table in tables if table.note)
-    images = _with_paths(tables[0].schema, shared)
+    images = _of_images(tables[0].schema, shared)
     return LabelTable(
         name, tuple(shared), partial(_read, tables), partial(_row_names, tables), images, notes
     )
@@ -121,6 +121,12 @@ def label_table(name: str, tables: Sequence[TableFile]) -> LabelTable:
 
 def _with_paths(schema: pa.Schema, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if has_paths(schema.field(name).type))
+
+
+def _of_images(schema: pa.Schema, names: Sequence[str]) -> tuple[str, ...]:
+    """The columns that name images: texts with a usual name, by priority, and images with paths."""
+    texts = [name for name in find_usual(IMAGE_NAMES, names) if is_text(schema.field(name).type)]
+    return (*texts, *_with_paths(schema, names))
 
 
 def _read(tables: Sequence[TableFile], columns: list[str]) -> pa.Table:

@@ -14,7 +14,7 @@ from difficulty_service.base.errors import AuditError, DifficultyError, ReportEr
 from difficulty_service.base.wording import count_of, did_you_mean, list_names
 from difficulty_service.datasets.sample import Dataset, TableLimits
 from difficulty_service.datasets.storage import Boundary
-from difficulty_service.datasets.table_columns import PATH_NAMES
+from difficulty_service.datasets.table_columns import IMAGE_IDS, PATH_NAMES
 from difficulty_service.datasets.table_files import (
     NAMED_EXTENSIONS,
     TableFile,
@@ -36,7 +36,7 @@ DATASET = "dataset"
 
 SAMPLE_ID = "sample_id"
 
-ID_NAMES = (SAMPLE_ID, *PATH_NAMES)
+ID_NAMES = (SAMPLE_ID, *PATH_NAMES, *IMAGE_IDS)
 """Names of columns with sample ids, by priority."""
 
 LISTED = 20

@@ -305,6 +305,19 @@ READ = {
         ("cat", "cat, dog", "dog"),
         (SEMICOLONS, several("cat, dog")),
     ),
+    "two labels by blanks": Brought(
+        text_table(
+            "table.csv", labels=("scab rust", "scab", "rust", "mildew", "mildew rust", "rust") * 2
+        ),
+        ("mildew", "mildew rust", "rust", "scab", "scab rust"),
+        (several("mildew rust"),),
+    ),
+    "names of two words": Brought(
+        text_table(
+            "table.csv", labels=("oil palm", "palm", "oil", "red wine", "red cedar", "oil") * 2
+        ),
+        ("oil", "oil palm", "palm", "red cedar", "red wine"),
+    ),
     "lists in text": Brought(
         text_table("table.csv", ";", labels=('["cat", "dog"]', '["cat"]') * 6),
         ('["cat", "dog"]', '["cat"]'),

@@ -14,11 +14,12 @@ from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.base.wording import did_you_mean, list_names
 from difficulty_service.datasets.declared_names import as_names, declared_names
 from difficulty_service.datasets.file_search import find_files_ending
-from difficulty_service.datasets.label_lists import is_list
+from difficulty_service.datasets.label_lists import combined_by, is_list
+from difficulty_service.datasets.label_tables import ID_COLUMN, OTHER_IDS
 from difficulty_service.datasets.labels import find_usual, is_text
 from difficulty_service.datasets.sample import TableLimits
 from difficulty_service.datasets.storage import Boundary, StoredFile
-from difficulty_service.datasets.table_columns import PATH_NAMES
+from difficulty_service.datasets.table_columns import IMAGE_NAMES
 from difficulty_service.datasets.table_files import TableFile, open_table_file, read_columns
 from difficulty_service.datasets.tags.coco import ENDING, read_coco_tags
 
@@ -28,7 +29,7 @@ USUAL = ("tags", "labels", "label", "classes", "categories")
 SEPARATOR = "|"
 """What is between the tags of a cell of text."""
 
-ID_NAMES = ("sample_id", "id", "ids", "index", *PATH_NAMES)
+ID_NAMES = (ID_COLUMN, *OTHER_IDS, *IMAGE_NAMES)
 """Columns whose cells are read as text, since they may be ids."""
 
 ENDINGS = (".parquet", ".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ENDING)
@@ -244,10 +245,11 @@ def _texts_of_lists(
     elif is_text(cells.type):
         separator = wanted.separator or SEPARATOR
         if not pc.any(pc.match_substring(cells, separator)).as_py():
+            found = combined_by(pc.unique(cells.drop_null()).to_pylist())
             raise DatasetError(
                 f"no cell of the column {name!r} of {source!r} has {separator!r} between tags",
                 "name what is between them as ",
-                Setting("separator"),
+                Setting("separator", found[1] or None if found else None),
                 "; `difficulty score` takes samples of one label each",
                 parameter="separator",
             )

@@ -16,6 +16,7 @@ from tests.command_options import options_by_command
     [
         (Setting("shrinkage", "auto"), "--shrinkage auto"),
         (Setting("batch_size", 16), "--batch-size 16"),
+        (Setting("separator", " "), "--separator ' '"),
         (Setting("split"), "--split"),
         (Setting("resume", value=True), "--resume"),
         (Setting("resume", value=False), "--no-resume"),

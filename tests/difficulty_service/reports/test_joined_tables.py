@@ -51,8 +51,11 @@ def test_a_source_is_a_table_and_names(text: str, table: str, names: tuple[str, 
     assert TableSource.parse(text) == TableSource(table, names)
 
 
-def test_a_csv_is_joined_by_ids_that_keep_their_zeros(tmp_path: Path, join: Join) -> None:
-    (tmp_path / "a.csv").write_text("camera,sample_id\nA,3\nB,001\nC,2\n")
+@pytest.mark.parametrize("name", ["sample_id", "image_id"])
+def test_a_csv_is_joined_by_ids_that_keep_their_zeros(
+    tmp_path: Path, join: Join, name: str
+) -> None:
+    (tmp_path / "a.csv").write_text(f"camera,{name}\nA,3\nB,001\nC,2\n")
 
     joined = join(tmp_path / "a.csv")
 

@@ -57,6 +57,24 @@ def test_columns_of_one_annotator_each_are_read(tmp_path: Path) -> None:
     assert labels.warnings == ()
 
 
+@pytest.mark.parametrize("name", ["path", "image_id", "Image"])
+def test_ids_are_found_in_a_column_of_names_of_images(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / "labels.csv", f"{name},ann,bob\na,cat,owl\nb,dog,\n")
+
+    labels = read(path, "ann", "bob")
+
+    assert found(labels) == TWO_LABELS
+    assert labels.warnings == ()
+
+
+def test_a_column_of_names_of_images_is_no_annotator(tmp_path: Path) -> None:
+    path = write(tmp_path / "labels.csv", "sample_id,file,ann,bob\na,cat,cat,owl\nb,,dog,\n")
+
+    labels = read(path)
+
+    assert found(labels) == TWO_LABELS
+
+
 def test_ids_that_a_spreadsheet_would_run_are_read_from_a_csv_that_was_written_here(
     tmp_path: Path,
 ) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.datasets.tags import TagColumns, TagTable, open_tags
 
 TAGS = [["cat", "dog"], [], ["owl"], ["dog", "owl", "cat"]]
@@ -92,6 +92,25 @@ def test_what_is_no_table_of_tags_is_refused(
         open_tags(str(tmp_path / "t.csv"), wanted)
 
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("cells", "separator"),
+    [
+        (["a b", "a", "b", "b a"], " "),
+        (["a;b", "a;c", "b", "c"], ";"),
+        (["a b", "c", "d", "e"], None),
+    ],
+)
+def test_a_refusal_names_the_separator_where_it_is_evident(
+    tmp_path: Path, cells: list[str], separator: str | None
+) -> None:
+    csv(tmp_path / "t.csv", {"path": IDS, "tags": cells})
+
+    with pytest.raises(DatasetError) as raised:
+        open_tags(str(tmp_path / "t.csv"), TagColumns())
+
+    assert Setting("separator", separator) in raised.value.remedy
 
 
 def test_tags_of_coco_are_annotations_without_a_box(tmp_path: Path) -> None:
