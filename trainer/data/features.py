@@ -17,6 +17,7 @@ from difficulty_service.features.arrays import ArrayFeatures
 from difficulty_service.features.description import FeatureDescription
 from trainer.config import FeatureData
 from trainer.data.splits import (
+    WITHOUT_TEST,
     Splits,
     are_numbers,
     hold_out,
@@ -120,9 +121,10 @@ def _require_features(config: FeatureData) -> None:
     if missing:
         shown = " and ".join(f'{key} = "{location}"' for key, location in missing.items())
         changes = " ".join(f"--set {key}=FOLDER" for key in missing)
+        without = f", or {WITHOUT_TEST}" if "data.test" in missing else ""
         raise FeatureStoreError(
             f"{shown}: there is no such folder or file",
-            f"name what `difficulty extract` wrote, in the recipe or by {changes}",
+            f"name what `difficulty extract` wrote, in the recipe or by {changes}{without}",
         )
 
 

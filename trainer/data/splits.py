@@ -53,14 +53,21 @@ class Splits:
         return [each for each in (self.train, self.validation, self.test) if each is not None]
 
 
+WITHOUT_TEST = "train without test samples by `--set data.test=`"
+"""What to do where there are no test samples, which most recipes name."""
+
+
 @contextmanager
 def named_by(key: str, location: str) -> Iterator[None]:
     """Puts the key of a recipe in front of every error about the dataset that it names."""
     try:
         yield
     except (DatasetError, FeatureStoreError) as error:
+        remedy = error.remedy
+        if key == "data.test":
+            remedy = (*remedy, ", or ", WITHOUT_TEST) if remedy else (WITHOUT_TEST,)
         raise type(error)(
-            f'{key} = "{location}": {error.problem}', *error.remedy, parameter=error.parameter
+            f'{key} = "{location}": {error.problem}', *remedy, parameter=error.parameter
         ) from error
 
 

@@ -1,6 +1,7 @@
 """Recipes as TOML: read with overrides, checked as a whole, and converted back to values."""
 
 import json
+import shlex
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
@@ -190,6 +191,8 @@ def _find(path: Path | str) -> Traversable:
     name = str(path).removesuffix(".toml")
     if name in shipped:
         return shipped[name]
+    if file.is_dir():
+        raise ConfigError(f"{path} is a folder and no recipe{_for_data(str(path))}")
     neighbours = [other.name for other in file.parent.glob("*.toml")]
     raise ConfigError(
         f"no recipe {str(path)!r}: neither a file nor one that ships with the package"
@@ -198,13 +201,22 @@ def _find(path: Path | str) -> Traversable:
     )
 
 
+def _for_data(path: str) -> str:
+    """What to do with data that is named in the place of a recipe."""
+    return (
+        "; to train on a dataset or on features, choose a recipe by `difficulty train --list` and "
+        f"add --set data.train={shlex.quote(path)}"
+    )
+
+
 def _parse(file: Traversable, source: str) -> dict[str, Any]:
+    remedy = "" if source.lower().endswith(".toml") else _for_data(source)
     try:
         return tomllib.loads(file.read_bytes().decode())
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{source} is not valid TOML: {error}") from error
+        raise ConfigError(f"{source} is not valid TOML: {error}{remedy}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{source} is not text in UTF-8: {error.reason}") from error
+        raise ConfigError(f"{source} is not text in UTF-8: {error.reason}{remedy}") from error
     except OSError as error:
         raise ConfigError(f"{source} cannot be read: {error.strerror}") from error
 

@@ -287,6 +287,22 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     assert "not text in UTF-8" in refusal(file)
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet", "folder"])
+def test_whoever_names_data_in_the_place_of_a_recipe_is_told_where_it_goes(
+    tmp_path: Path, kind: str
+) -> None:
+    place = tmp_path / "my data"
+    if kind == "folder":
+        place.mkdir()
+    else:
+        place.write_bytes({"csv": b"path,label\na.png,cat\n", "parquet": b"PAR1\xff\xfe"}[kind])
+
+    assert refusal(place).endswith(
+        "to train on a dataset or on features, choose a recipe by `difficulty train --list` and "
+        f"add --set data.train='{place}'"
+    )
+
+
 def test_a_recipe_survives_json() -> None:
     recipe = Recipe(
         name="mine",
