@@ -44,7 +44,8 @@ def timm_model(
         raise ConfigError(
             f"timm:{architecture} cannot be built with pretrained = {str(pretrained).lower()} "
             f"({error})",
-            "without internet access set the option checkpoint to a local file",
+            "without internet access name a local file by --set model.pretrained=false --set "
+            "model.checkpoint=FILE; the first of both alone begins with random parameters",
         ) from error
     if checkpoint is not None:
         _load(network, Path(checkpoint), architecture)

@@ -102,3 +102,13 @@ def test_real_weights_without_a_classifier_fit(shared: Path) -> None:
 
     stem = load_file(path)["conv_stem.weight"]
     torch.testing.assert_close(model.get_parameter("conv_stem.weight"), stem)
+
+
+def test_without_the_hub_an_error_says_how_to_begin_from_a_file_or_at_random(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+
+    with pytest.raises(ConfigError, match=r"model\.pretrained=false --set model\.checkpoint=FILE"):
+        timm_model("resnet18.a1_in1k", SPEC, NUM_CLASSES, pretrained=True)
