@@ -371,6 +371,7 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         int((margins > 0).sum()),
         np.unique(labels[~np.isnan(margins)], return_counts=True)[1].tolist(),
         shares,
+        0 if suspicion is None else int((suspicion > PROBABLE_SUSPICION).sum()),
     )
     # A trained classifier has no features that another backbone could replace, and of missing tags
     # only those have a row that may belong there.

@@ -399,6 +399,7 @@ class _ScoreRows:
             self.counts.unlike,
             self.counts.class_sizes.values(),
             shares_of_wrong(self._posteriors.get("suspicion")),
+            self.counts.suspicious,
         )
         if separation is not None:
             self.caution = separation.caution(self._store.description)

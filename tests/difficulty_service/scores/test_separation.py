@@ -43,6 +43,32 @@ def test_it_is_0_by_chance_and_1_where_every_label_is_the_class_that_fits_best(
     assert Separation.of(0, [100] * 4, None).value == pytest.approx(1)
 
 
+def scored_few(each: int) -> ScoreFile:
+    """Scores of 40 classes that lie far apart, with labels of which a twentieth are wrong."""
+    generator = np.random.default_rng(0)
+    labels = np.repeat(np.arange(40), each)
+    features = generator.standard_normal((len(labels), 64)) + 6 * np.eye(40, 64)[labels]
+    given = np.where(generator.random(len(labels)) < 0.05, (labels + 1) % 40, labels)
+    source = read_arrays(features, given, None)
+    return score_in_memory(source, fit_store(source, FitOptions()), ScorerOptions())
+
+
+def test_many_small_classes_are_said_to_make_right_labels_look_wrong() -> None:
+    caution = caution_of(scored_few(3))
+
+    assert "are in classes of fewer than 5" in caution
+    assert "classes of fewer" not in (caution_of(scored_few(12)) or "")
+
+
+def test_few_samples_are_no_matter_where_no_label_is_accused() -> None:
+    sizes = [2] * 10 + [4] * 10
+    told = Separation.of(0, sizes, None, num_accused=1)
+
+    assert told.caution(Provenance()).startswith("100 % of the images are in classes of fewer")
+    assert Separation.of(0, sizes, None).caution(Provenance()) is None
+    assert Separation.of(0, [*sizes, 60], None, num_accused=1).caution(Provenance()) is None
+
+
 def test_wrong_labels_do_not_count_against_the_features() -> None:
     assert Separation.of(200, [250, 250], (0.1, 0.4)).value == pytest.approx(1)
     assert Separation.of(200, [250, 250], None).value == pytest.approx(0.2)
