@@ -1,12 +1,12 @@
 """What the short form of `suspicion` for large datasets changes, beside the exact form.
 
-    python -m benchmarks.evidence.large_form [--folder runs/evidence] [--samples 128]
+    python -m benchmarks.evidence.large_form [--folder runs/evidence] [--samples 32]
 
 Judges the training images of CIFAR-10 and CIFAR-100 with labels that people gave and with planted
 errors by both forms, with the features of the built-in encoder and 1,024 landmarks. Then with their
-first principal components and fewer landmarks, so that there are more samples for each dimension,
-of which only the given number for each dimension is in the covariance. Prints a row for each, as in
-`docs/suspicion.md`, and the rank correlation of both forms.
+first principal components and fewer landmarks, so that there are more samples for each dimension.
+The covariance is of as many samples as by default, or of the given number for each dimension. Prints
+a row for each, as in `docs/suspicion.md`, and the rank correlation of both forms.
 """
 
 import argparse
@@ -38,7 +38,7 @@ SETS = (
     *(LabelSet("cifar100-train", "symmetric", rate) for rate in (0.05, 0.2)),
     *(LabelSet("cifar100-train", "class-dependent", rate) for rate in (0.05, 0.2)),
 )
-COMPONENTS, FEW_LANDMARKS, COVARIANCE_SAMPLES = 96, 160, 128
+COMPONENTS, FEW_LANDMARKS = 96, 160
 SEED = 20261
 """Not that of the fit, which would draw the wrong labels for its own sample."""
 
@@ -92,16 +92,18 @@ def components(features: Tensor) -> Tensor:
     return (centred @ axes).float()
 
 
-def rows(study: Study, labels: LabelSet, samples: int) -> Iterator[str]:
+def rows(study: Study, labels: LabelSet, samples: int | None) -> Iterator[str]:
     """A row for all dimensions, and one for the first components."""
     features, given, wrong = labelled(study, labels)
     name = labels.kind + (f" {100 * labels.rate:g} %" if labels.rate else "")
     name = f"{'CIFAR-100' if '100' in labels.source else 'CIFAR-10N'}, {name}"
+    by_default = suspicion.COVARIANCE_SAMPLES_PER_DIMENSION
+    per_dimension = by_default if samples is None else (samples, samples)
     for landmarks in (suspicion.LANDMARKS, FEW_LANDMARKS):
         chosen = features if landmarks == suspicion.LANDMARKS else components(features)
         with (
             patch.object(suspicion, "LANDMARKS", landmarks),
-            patch.object(suspicion, "COVARIANCE_SAMPLES_PER_DIMENSION", samples),
+            patch.object(suspicion, "COVARIANCE_SAMPLES_PER_DIMENSION", per_dimension),
         ):
             short = judge(chosen, given, wrong)
             with patch.object(suspicion, "is_large", lambda *_: False):
@@ -119,7 +121,7 @@ def main() -> None:
     """Prints the rows of all sets."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("runs/evidence"))
-    parser.add_argument("--samples", type=int, default=COVARIANCE_SAMPLES)
+    parser.add_argument("--samples", type=int, help="in the covariance, for each dimension")
     arguments = parser.parse_args()
     study = Study(arguments.folder, shared_folder())
     require_data(study)

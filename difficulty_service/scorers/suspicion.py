@@ -60,8 +60,11 @@ NOISE_SAMPLES, NOISE_SAMPLES_PER_CLASS = 20_000, 50
 SAMPLES_PER_DIMENSION, DIMENSIONS_PER_CLASS_SAMPLE = 24, 4
 """Samples of a large dataset for each dimension, and dimensions for each sample of a mean class."""
 
-COVARIANCE_SAMPLES_PER_DIMENSION = 256
-"""Samples for each dimension from which on more of them hardly change a covariance."""
+COVARIANCE_SAMPLES_PER_DIMENSION = 32, 256
+"""Fewest and most samples for each dimension of which a large dataset takes its covariance."""
+
+COVARIANCE_SAMPLES_PER_CLASS_SAMPLE = 24
+"""Samples in between for each one of a class, whose mean is then the less certain by far."""
 
 
 def is_large(num_samples: int, num_classes: int, dim: int) -> bool:
@@ -72,6 +75,20 @@ def is_large(num_samples: int, num_classes: int, dim: int) -> bool:
     """
     needed = max(SAMPLES_PER_DIMENSION, num_classes / DIMENSIONS_PER_CLASS_SAMPLE)
     return num_samples >= needed * dim
+
+
+def covariance_samples(num_samples: int, dim: int, labels: Tensor) -> int:
+    """Number of samples of a large dataset from which on more of them hardly change the distances.
+
+    A class mean of n samples and a covariance of m blur the direction between two classes by
+    dim / n and dim / m, so that with many classes fewer samples suffice for the covariance. The
+    labels are those of some samples, shape (samples,).
+    """
+    shares = labels.bincount().double() / len(labels)
+    of_own_class = num_samples * float(shares.square().sum())
+    fewest, most = (dim * samples for samples in COVARIANCE_SAMPLES_PER_DIMENSION)
+    enough = round(COVARIANCE_SAMPLES_PER_CLASS_SAMPLE * of_own_class)
+    return min(max(enough, fewest), most)
 
 
 @dataclass(frozen=True)
@@ -211,7 +228,7 @@ def fit_posteriors(source: ChunkSource[Chunk], options: PosteriorOptions) -> Lab
     mapped = TransformedChunks(source, feature_map)
     rows = None
     if large:
-        most = COVARIANCE_SAMPLES_PER_DIMENSION * feature_map.dim
+        most = covariance_samples(num_samples, feature_map.dim, sample.labels)
         rows = choose_weighted_rows(num_samples, chosen, most, seed)
     moments = _accumulate(mapped, counts, rows, pilot_of(points), options)
     give_back_freed_memory()

@@ -289,6 +289,25 @@ def test_a_dataset_is_large_by_its_samples_for_each_dimension_and_in_each_class(
     assert suspicion.is_large(samples, classes, 1536) == large
 
 
+@pytest.mark.parametrize(
+    ("samples", "dim", "class_sizes", "enough"),
+    [
+        (200_000, 1536, [50] * 100, 32 * 1536),
+        (200_000, 1536, [200] * 25, 24 * 8000),
+        (200_000, 1536, [2500, *[25] * 100], 24 * 50_500),
+        (2_000_000, 1536, [500] * 10, 256 * 1536),
+    ],
+)
+def test_a_covariance_is_of_so_many_samples_that_class_means_are_the_less_certain(
+    samples: int, dim: int, class_sizes: list[int], enough: int
+) -> None:
+    labels = torch.arange(len(class_sizes)).repeat_interleave(torch.tensor(class_sizes))
+
+    found = suspicion.covariance_samples(samples, dim, labels)
+
+    assert found == min(enough, 256 * dim)
+
+
 @pytest.mark.usefixtures("few_landmarks")
 def test_augmented_samples_are_judged_by_the_exact_form_however_many() -> None:
     features, labels, _ = planted_errors(4000)
