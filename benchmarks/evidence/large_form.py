@@ -5,8 +5,8 @@
 Judges the training images of CIFAR-10 and CIFAR-100 with labels that people gave and with planted
 errors by both forms, with the features of the built-in encoder and 1,024 landmarks. Then with their
 first principal components and fewer landmarks, so that there are more samples for each dimension.
-The covariance is of as many samples as by default, or of the given number for each dimension. Prints
-a row for each, as in `docs/suspicion.md`, and the rank correlation of both forms.
+The covariance is of as many samples as by default, or of the given number for each dimension.
+Prints a row for each, as in `docs/suspicion.md`, and the rank correlation of both forms.
 """
 
 import argparse

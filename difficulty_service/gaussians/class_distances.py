@@ -71,19 +71,25 @@ def distances_of_rows_left_out(
     work: Workspace,
     *,
     relative: bool = False,
+    factor: float = 1.0,
 ) -> LeftOutSample:
     """As `class_distances_left_out` for one row per sample, from inner products with the means.
 
     Several times cheaper, because the rows themselves are not needed: the inner product of the
-    offsets from two means follows from the three distances, by the law of cosines. `lengths` are
-    squared lengths of the whitened rows, (samples,); the distances overwrite the `products` of each
-    row with each class mean, (samples, classes), in the same dtype. Distances may be negative where
-    they are `relative`, with lengths that are right up to a number for each row.
+    offsets from two means follows from the three distances, by the law of cosines.
+
+    Args:
+        lengths: Squared lengths of the whitened rows. Shape (samples,).
+        products: Of each row with -2 times each class mean; the distances overwrite them, in the
+            same dtype. Shape (samples, classes).
+        relative: Whether the lengths are only right up to a number for each row, so that distances
+            may be negative.
+        factor: What to multiply the distances by.
     """
     num_rows = int(classes.counts.sum())
     place = labels[:, None]
     dtype = products.dtype
-    distances = products.mul_(-2).add_(classes.norms.to(dtype)).add_(lengths.to(dtype)[:, None])
+    distances = products.add_(classes.norms.to(dtype)).add_(lengths.to(dtype)[:, None])
     if not relative:
         distances.clamp_(min=0)  # what rounding made negative
     own = distances.gather(1, place).double()
@@ -98,8 +104,8 @@ def distances_of_rows_left_out(
     torch.sub(distances, inner, out=inner).add_(own.to(dtype))
     distances.add_(inner.square_().mul_((share / left / 4).to(dtype)))
     own = (growth.square() * own / left).masked_fill_(alone, torch.nan)
-    distances.scatter_(1, place, own.to(dtype)).mul_((num_rows - 1) / num_rows)
-    distances.masked_fill_(left <= SINGULAR, torch.nan)
+    distances.scatter_(1, place, own.to(dtype)).mul_(factor * ((num_rows - 1) / num_rows))
+    distances[left[:, 0] <= SINGULAR] = torch.nan
     return LeftOutSample(distances, 1 - left[:, 0])
 
 

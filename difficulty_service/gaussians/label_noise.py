@@ -142,11 +142,17 @@ class LabelNoise:
         """
         return self._log_transitions(torch.arange(len(self.sums)), torch.zeros(1))
 
+    @cached_property
+    def _log_transitions_float32(self) -> Tensor:
+        return self.log_transitions.float()
+
     def transitions_of(self, log_densities: Tensor, labels: Tensor, work: Workspace) -> Tensor:
         """`log_transitions` of each sample, (samples, classes), without what it added itself."""
         if not self.own:
             rows = work.like("transitions", log_densities)
-            return rows.copy_(self.log_transitions[labels])
+            is_float32 = rows.dtype == torch.float32
+            of_labels = self._log_transitions_float32 if is_float32 else self.log_transitions
+            return torch.index_select(of_labels, 0, labels, out=rows)
         added = _classes_at(self.sums_scale, log_densities.double(), self.log_prior, work)
         return self._log_transitions(labels, added)
 
@@ -375,7 +381,8 @@ def judge_labels(
     own = posterior.gather(1, place)[:, 0].double()
     posterior.scatter_(1, place, -torch.inf)
     suggested = argmax(posterior)
-    suspicion = logsumexp(posterior).double() - own
+    largest = posterior.gather(1, suggested[:, None])[:, 0]
+    suspicion = logsumexp(posterior, largest).double() - own
     return LabelVerdict(torch.where(suspicion.isfinite(), suspicion, torch.nan), suggested)
 
 
@@ -386,19 +393,22 @@ LIKELIEST = 3
 def likeliest_classes(log_joint: Tensor) -> tuple[Tensor, Tensor]:
     """The classes that fit samples best, whatever their labels are, and how probable they are.
 
-    `log_joint` is as for `add_label_sums`. Both of shape (samples, LIKELIEST), the likeliest first;
-    the probabilities are float64, and NaN where the sample has no density or the class is none.
+    `log_joint` is as for `add_label_sums` and is the same afterwards. Both of shape (samples,
+    LIKELIEST), the likeliest first; the probabilities are float64, and NaN where the sample has no
+    density or the class is none.
     """
-    rest = log_joint.clone()
-    total = logsumexp(log_joint.clone()).double()[:, None]
-    places, log_weights = [], []
+    best, found = [], []
     for _ in range(LIKELIEST):
-        best = argmax(rest)[:, None]
-        places.append(best)
-        log_weights.append(rest.gather(1, best).double())
-        rest.scatter_(1, best, -torch.inf)
-    log_p = (torch.cat(log_weights, dim=1) - total).clamp(max=0)  # rounding may exceed 0
-    return torch.cat(places, dim=1), log_p.exp().where(log_p.isfinite(), torch.nan)
+        place = argmax(log_joint)[:, None]
+        best.append(place)
+        found.append(log_joint.gather(1, place))
+        log_joint.scatter_(1, place, -torch.inf)
+    # Where there are fewer classes, one is found again, after its value was taken.
+    for place, value in reversed([*zip(best, found, strict=True)]):
+        log_joint.scatter_(1, place, value)
+    total = logsumexp(log_joint.clone(), found[0][:, 0]).double()[:, None]
+    log_p = (torch.cat(found, dim=1).double() - total).clamp(max=0)  # rounding may exceed 0
+    return torch.cat(best, dim=1), log_p.exp().where(log_p.isfinite(), torch.nan)
 
 
 PSEUDO_COUNTS = (*(10.0 ** (half / 2) for half in range(-2, 13)), math.inf)

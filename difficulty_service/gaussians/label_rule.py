@@ -8,6 +8,7 @@ one triangular product and one with the class means for each row, and no matrix 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import accumulate
 
 import torch
@@ -110,7 +111,7 @@ class ClassDensities:
         num_classes, runs = len(self.class_points), self.runs
         if runs == 1:
             products = work.matrix("products", len(points), num_classes, points)
-            matmul(points, self.class_points.T, out=products)
+            matmul(points, self._class_factors.T, out=products)
             lengths = self._lengths(points, products, labels)
         for rows in chunk_ranges(len(labels), max(1, DISTANCES_IN_CACHE // num_classes)):
             if runs == 1:
@@ -121,8 +122,9 @@ class ClassDensities:
                     self.geometry,
                     work,
                     relative=self.whitening is None,
+                    factor=-1 / 2,
                 )
-                yield rows, left_out.distances.div_(-2)
+                yield rows, left_out.distances
                 continue
             distances = class_distances_left_out(
                 points[rows.start * runs : rows.stop * runs],
@@ -133,6 +135,11 @@ class ClassDensities:
             ).distances
             yield rows, distances.view(-1, runs, num_classes).mean(dim=1).div_(-2)
 
+    @cached_property
+    def _class_factors(self) -> Tensor:
+        """What `distances_of_rows_left_out` takes the products of rows with. (fitted, dim)."""
+        return -2 * self.class_points
+
     def with_mean_distance(self) -> "ClassDensities":
         """The same densities with `own_distance` for all samples, for rows of one run each."""
         if self.whitening is None or self.whitening.triangle is None:
@@ -141,11 +148,11 @@ class ClassDensities:
         return replace(self, whitening=None, class_points=points.to(self.class_points.dtype))
 
     def _lengths(self, points: Tensor, products: Tensor, labels: Tensor) -> Tensor:
-        """Squared length of each whitened row, by its products with the class means. (samples,)."""
+        """Squared length of each whitened row, by its products with the factors. (samples,)."""
         if self.whitening is not None:
             return squared_lengths(points)
         own = products.gather(1, labels[:, None])[:, 0]
-        return 2 * own - self.geometry.norms.to(own.dtype)[labels] + self.own_distance
+        return -own - self.geometry.norms.to(own.dtype)[labels] + self.own_distance
 
 
 @one_thread_per_product()
@@ -194,21 +201,20 @@ class Rule:
         prior = self.densities.log_prior.to(joint.dtype)
         return torch.add(prior, log_densities, alpha=scale, out=joint)
 
-    def likeliest(
-        self, log_densities: Tensor, noise: LabelNoise | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """As `likeliest_classes`, at the scale of the noise if there is any."""
-        scale = self.choice.scale if noise is None else noise.scale
-        return likeliest_classes(self.log_joint(log_densities, scale))
+    def judge(self, log_densities: Tensor, labels: Tensor) -> LabelVerdict:
+        """What is thought of labels, by indices of classes, if none is wrong."""
+        return judge_labels(self.log_joint(log_densities, self.choice.scale), labels)
 
-    def judge(
-        self, log_densities: Tensor, labels: Tensor, noise: LabelNoise | None = None
-    ) -> LabelVerdict:
-        """What is thought of labels, by indices of classes; without noise by the scale alone."""
+    def judge_by_noise(
+        self, log_densities: Tensor, labels: Tensor, noise: LabelNoise | None
+    ) -> tuple[LabelVerdict, tuple[Tensor, Tensor]]:
+        """What is thought of labels that may be wrong, and their `likeliest_classes`."""
+        joint = self.log_joint(log_densities, self.choice.scale if noise is None else noise.scale)
+        likeliest = likeliest_classes(joint)
         if noise is None:
-            return judge_labels(self.log_joint(log_densities, self.choice.scale), labels)
-        joint = self.log_joint(log_densities, noise.scale)
-        return judge_labels(joint, labels, noise.transitions_of(log_densities, labels, self.work))
+            return judge_labels(joint, labels), likeliest
+        transitions = noise.transitions_of(log_densities, labels, self.work)
+        return judge_labels(joint, labels, transitions), likeliest
 
 
 def samples_at_once(rule: Rule) -> int:

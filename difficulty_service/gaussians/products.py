@@ -166,9 +166,13 @@ def exp(values: Tensor, out: Tensor) -> Tensor:
     return out
 
 
-def logsumexp(rows: Tensor) -> Tensor:
-    """Logarithm of the sum of exponentials of each row; overwrites the rows. Shape (samples,)."""
-    largest = rows.amax(dim=1)
+def logsumexp(rows: Tensor, largest: Tensor | None = None) -> Tensor:
+    """Logarithm of the sum of exponentials of each row; overwrites the rows. Shape (samples,).
+
+    The largest value of each row, (samples,), need not be searched for where it is known.
+    """
+    if largest is None:
+        largest = rows.amax(dim=1)
     return exp(rows.sub_(largest[:, None]), out=rows).sum(dim=1).log_().add_(largest)
 
 

@@ -202,7 +202,7 @@ class _RidgeSearch:
         runs, dtype = self._runs, self._points.dtype
         class_points = self._class_points * scale
         geometry = class_geometry(class_points, self._counts, dtype) if runs == 1 else None
-        weighted = class_points.mul_(scale).to(dtype) if runs == 1 else class_points
+        weighted = class_points.mul_(scale).mul_(-2).to(dtype) if runs == 1 else class_points
         squares = scale.square().to(dtype)
         most = max(1, DISTANCES_AT_ONCE // (len(self._counts) * runs**2))
         for block in chunk_ranges(len(self._labels), min(most, BLOCK_ROWS)):

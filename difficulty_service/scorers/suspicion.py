@@ -176,8 +176,8 @@ class LabelPosteriors:
             own = rule.densities.places(labels)
             mapped = self.suspicion_map(features, self.work)
             for rows, densities in rule.log_densities(mapped, own):
-                places, probabilities = rule.likeliest(densities, self.noise)
-                verdict = rule.judge(densities, own[rows], self.noise)
+                verdict, likeliest = rule.judge_by_noise(densities, own[rows], self.noise)
+                places, probabilities = likeliest
                 probabilities[verdict.suspicion.isnan()] = torch.nan
                 columns["suspicion"].append(verdict.suspicion)
                 columns["p_wrong"].append(verdict.suspicion.sigmoid())

@@ -116,7 +116,7 @@ def test_inner_products_with_the_means_give_the_same_distances_and_leverage() ->
 
     found = distances_of_rows_left_out(
         points.square().sum(dim=1),
-        points @ class_points.T,
+        -2 * points @ class_points.T,
         labels,
         class_geometry(class_points, counts),
         Workspace(),
