@@ -100,10 +100,11 @@ def accumulate_sampled_moments(
 
         def add_held(numbers: Tensor, weights: Tensor) -> None:
             rows, own = torch.cat(held), places[numbers - first_row]
-            weights_of.index_add_(0, own, weights)
-            weighed.index_add_(0, own, rows * weights[:, None])
-            add_upper_gram(rows.mul_(weights.sqrt()[:, None]), scatter)
             held.clear()
+            weights_of.index_add_(0, own, weights)
+            roots = weights.sqrt()[:, None]
+            add_upper_gram(rows.mul_(roots), scatter)
+            weighed.index_add_(0, own, rows.mul_(roots))
 
         first, added, last = first_row, *_places(chosen, first_row, first_row).tolist()
         for block in blocks:
