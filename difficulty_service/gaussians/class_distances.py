@@ -71,7 +71,6 @@ def distances_of_rows_left_out(
     work: Workspace,
     *,
     relative: bool = False,
-    factor: float = 1.0,
 ) -> LeftOutSample:
     """As `class_distances_left_out` for one row per sample, from inner products with the means.
 
@@ -84,7 +83,6 @@ def distances_of_rows_left_out(
             same dtype. Shape (samples, classes).
         relative: Whether the lengths are only right up to a number for each row, so that distances
             may be negative.
-        factor: What to multiply the distances by.
     """
     num_rows = int(classes.counts.sum())
     place = labels[:, None]
@@ -104,7 +102,7 @@ def distances_of_rows_left_out(
     torch.sub(distances, inner, out=inner).add_(own.to(dtype))
     distances.add_(inner.square_().mul_((share / left / 4).to(dtype)))
     own = (growth.square() * own / left).masked_fill_(alone, torch.nan)
-    distances.scatter_(1, place, own.to(dtype)).mul_(factor * ((num_rows - 1) / num_rows))
+    distances.scatter_(1, place, own.to(dtype)).mul_((num_rows - 1) / num_rows)
     distances[left[:, 0] <= SINGULAR] = torch.nan
     return LeftOutSample(distances, 1 - left[:, 0])
 

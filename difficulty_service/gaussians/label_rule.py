@@ -122,9 +122,8 @@ class ClassDensities:
                     self.geometry,
                     work,
                     relative=self.whitening is None,
-                    factor=-1 / 2,
                 )
-                yield rows, left_out.distances
+                yield rows, left_out.distances.div_(-2)
                 continue
             distances = class_distances_left_out(
                 points[rows.start * runs : rows.stop * runs],

@@ -281,6 +281,17 @@ def test_samples_that_were_not_summed_one_by_one_take_the_plain_transitions() ->
     torch.testing.assert_close(found, expected[SOME.labels])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_plain_transitions_are_rounded_once_to_the_dtype_of_the_densities(
+    dtype: torch.dtype,
+) -> None:
+    noise = SOME.fitted()
+
+    found = noise.transitions_of(SOME.log_densities.to(dtype), SOME.labels, Workspace())
+
+    assert torch.equal(found, noise.log_transitions[SOME.labels].to(dtype))
+
+
 def test_some_classes_have_more_wrong_labels_than_others() -> None:
     found = relative_rates(ALL.sums)
 
@@ -377,9 +388,11 @@ def test_where_no_label_is_wrong_the_share_that_was_seen_is_that_of_the_labels_b
 def test_the_likeliest_classes_are_those_of_the_largest_shares() -> None:
     joint = ALL.log_densities[:, :2] + ALL.log_prior[:2]
     joint[0] = torch.nan
+    before = joint.clone()
 
     places, probabilities = likeliest_classes(joint)
 
+    torch.testing.assert_close(joint, before, rtol=0, atol=0, equal_nan=True)
     shares, order = joint[1:].softmax(dim=1).sort(dim=1, descending=True)
     assert places[1:, :2].tolist() == order.tolist()
     torch.testing.assert_close(probabilities[1:, :2], shares)

@@ -58,11 +58,14 @@ def test_the_triangle_below_the_diagonal_becomes_the_one_above() -> None:
     assert torch.equal(matrix, expected)
 
 
-def test_the_logarithm_of_a_sum_of_exponentials_survives_large_and_small_numbers() -> None:
+@pytest.mark.parametrize("is_known", [False, True])
+def test_the_logarithm_of_a_sum_of_exponentials_survives_large_and_small_numbers(
+    *, is_known: bool
+) -> None:
     rows = torch.tensor([[1e4, 1e4, -1e4], [-torch.inf, 0.0, 1.0], [-torch.inf] * 3])
     expected = rows.double().logsumexp(dim=1)
 
-    found = logsumexp(rows)
+    found = logsumexp(rows, rows.amax(dim=1) if is_known else None)
 
     torch.testing.assert_close(found[:2].double(), expected[:2])
     assert found[2].isnan()

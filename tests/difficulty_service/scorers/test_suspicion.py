@@ -309,6 +309,33 @@ def test_a_covariance_is_of_so_many_samples_that_class_means_are_the_less_certai
 
 
 @pytest.mark.usefixtures("few_landmarks")
+def test_with_many_classes_fewer_samples_of_the_covariance_find_the_same_errors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    classes = 50
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(20_000) % classes
+    features = torch.randn(20_000, DIM, generator=generator)
+    features += 2 * torch.randn(classes, DIM, generator=generator)[labels]
+    wrong = torch.rand(20_000, generator=generator) < 0.1
+    given = torch.where(wrong, (labels + 1) % classes, labels)
+    options = replace(LARGE, num_classes=classes)
+
+    some = fitted(features, given, options)
+    monkeypatch.setattr(suspicion, "covariance_samples", lambda *_: 20_000)
+    every = fitted(features, given, options)
+
+    # The seeded sample, and 24 samples for each one of a class.
+    assert some.description["suspicion"]["covariance_samples"] == pytest.approx(14_700, rel=0.02)
+    assert "covariance_samples" not in every.description["suspicion"]
+    found, expected = (each.columns(features, given) for each in (some, every))
+    areas = [roc_auc_score(wrong, each["suspicion"]) for each in (found, expected)]
+    assert areas[0] == pytest.approx(areas[1], abs=5e-4)
+    assert areas[1] > 0.8
+    assert not found["suspicion"].equal(expected["suspicion"])
+
+
+@pytest.mark.usefixtures("few_landmarks")
 def test_augmented_samples_are_judged_by_the_exact_form_however_many() -> None:
     features, labels, _ = planted_errors(4000)
 
