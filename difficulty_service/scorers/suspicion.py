@@ -60,10 +60,10 @@ NOISE_SAMPLES, NOISE_SAMPLES_PER_CLASS = 20_000, 50
 SAMPLES_PER_DIMENSION, DIMENSIONS_PER_CLASS_SAMPLE = 24, 4
 """Samples of a large dataset for each dimension, and dimensions for each sample of a mean class."""
 
-COVARIANCE_SAMPLES_PER_DIMENSION = 48, 256
+COVARIANCE_SAMPLES_PER_DIMENSION = 64, 256
 """Fewest and most samples for each dimension of which a large dataset takes its covariance."""
 
-COVARIANCE_SAMPLES_PER_CLASS_SAMPLE = 24
+COVARIANCE_SAMPLES_PER_CLASS_SAMPLE = 32
 """Samples in between for each one of a class, whose mean is then the less certain by far."""
 
 
