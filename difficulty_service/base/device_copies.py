@@ -4,7 +4,7 @@ CUDA copies to and from pinned memory while the program goes on. All other copie
 has done everything that was queued before.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -35,3 +35,14 @@ def begin_fetch(values: Tensor) -> Callable[[], Tensor]:
         return copy.clone()  # pinned memory is taken from the whole machine, and soon used again
 
     return fetch
+
+
+def fetch_all(values: Sequence[Tensor]) -> list[Tensor]:
+    """Some values of one device on the CPU, for which the program waits once. Shapes as given."""
+    if not values or not values[0].is_cuda:
+        return [each.cpu() for each in values]
+    copies = [each.to("cpu", non_blocking=True) for each in values]  # in pinned memory
+    arrived = torch.cuda.Event()
+    arrived.record(torch.cuda.current_stream(values[0].device))
+    arrived.synchronize()
+    return [each.clone() for each in copies]  # see `begin_fetch`

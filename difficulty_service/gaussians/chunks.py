@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+import torch
 from torch import Tensor
 
 from difficulty_service.base.errors import StatisticsError
@@ -15,11 +16,18 @@ Chunk = TypeVar("Chunk")
 class ChunkSource(Protocol[Chunk]):
     """Labelled features that are read in chunks, once in each pass over them."""
 
+    @property
+    def device(self) -> torch.device:
+        """Device of the features."""
+
     def chunks(self) -> Iterable[Chunk]:
         """Where each chunk is, in the order of the samples; called once for each pass."""
 
     def read(self, chunk: Chunk, work: Workspace) -> tuple[Tensor, Iterable[Tensor]]:
-        """Labels (samples,) of a chunk, some thousand, and its features by blocks (rows, dim)."""
+        """Labels (samples,) of a chunk, some thousand, and its features by blocks (rows, dim).
+
+        The labels are on the CPU, where reading them waits for no device.
+        """
 
 
 def with_labels(labels: Tensor, blocks: Iterable[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -31,7 +39,11 @@ def with_labels(labels: Tensor, blocks: Iterable[Tensor]) -> Iterator[tuple[Tens
 
 @dataclass(frozen=True)
 class TensorChunks:
-    """Features in memory, (samples, dim), with class indices, (samples,), as a source of chunks."""
+    """Features in memory, (samples, dim), as a source of chunks.
+
+    Attributes:
+        labels: Class indices, on the CPU. Shape (samples,).
+    """
 
     features: Tensor
     labels: Tensor
@@ -39,15 +51,19 @@ class TensorChunks:
     def __post_init__(self) -> None:
         require_a_label_each(len(self.features), self.labels)
 
+    @property
+    def device(self) -> torch.device:
+        """Device of the features."""
+        return self.features.device
+
     def chunks(self) -> Iterator[slice]:
         """Rows of each chunk."""
         num_rows = len(self.features)
         return chunk_ranges(num_rows, summed_rows(num_rows))
 
     def read(self, chunk: slice, work: Workspace) -> tuple[Tensor, Iterable[Tensor]]:  # noqa: ARG002
-        """The rows of a chunk, without a copy, and their labels beside them on the device."""
-        rows = self.features[chunk]
-        return self.labels[chunk].to(rows.device), rows.split(block_rows(rows.device))
+        """The labels and the rows of a chunk, without a copy."""
+        return self.labels[chunk], self.features[chunk].split(block_rows(self.device))
 
 
 @dataclass(frozen=True)
@@ -61,6 +77,11 @@ class TransformedChunks(Generic[Chunk]):
 
     source: ChunkSource[Chunk]
     transform: Callable[[Tensor, Workspace], Tensor]
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the features."""
+        return self.source.device
 
     def chunks(self) -> Iterable[Chunk]:
         """Where each chunk is, in the order of the samples."""

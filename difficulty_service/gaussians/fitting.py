@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from difficulty_service.base.device_copies import send
 from difficulty_service.gaussians.chunks import (
     Chunk,
     ChunkSource,
@@ -56,7 +57,7 @@ def fit(
     Raises:
         StatisticsError: A feature is not finite, or all features are the same.
     """
-    source = TensorChunks(features, labels)
+    source = TensorChunks(features, labels.cpu())
     return fit_chunks(source, pilot_rows(features), num_classes, options or FitOptions())
 
 
@@ -108,8 +109,9 @@ def _choose_matmul_dtype(
 def _fit_with_ridge(source: ChunkSource[Chunk], moments: Moments, options: FitOptions) -> Gaussians:
     """Fits Gaussians to unit vectors around the mean, with the ridge of the likeliest labels."""
     centre = moments.pilot + moments.class_sums.sum(dim=0) / moments.num_samples
+    centre_there = send(centre, source.device)
     unit_source = TransformedChunks(
-        source, lambda block, _: scale_to_unit_length(block, centre.to(block.device))
+        source, lambda block, _: scale_to_unit_length(block, centre_there)
     )
     unit_moments = accumulate_moments(
         unit_source,
@@ -128,24 +130,26 @@ def _needs_float64(first_rows: Tensor) -> bool:
     if first_rows.dtype == torch.float64 or len(first_rows) < 2 * first_rows.shape[1]:
         return True
     rows = first_rows[: ROWS_PER_DIMENSION * first_rows.shape[1]]
-    labels = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
+    labels = torch.zeros(len(rows), dtype=torch.int64)
     covariance = covariances(compute_moments(rows, labels, pilot_of(rows), 1))[1]
     return condition_number(covariance) > PILOT_CONDITION
 
 
 def _fourth_powers(source: ChunkSource[Chunk], moments: Moments) -> FourthPowers:
     """Computes the mean fourth powers in a second pass over the features."""
-    mean = moments.class_sums.sum(dim=0) / moments.num_samples
-    class_means = moments.class_sums / moments.counts.clamp(min=1)[:, None]
-    within, agnostic = 0.0, 0.0
+    device = source.device
+    pilot = send(moments.pilot, device)
+    mean = send(moments.class_sums.sum(dim=0) / moments.num_samples, device)
+    class_means = send(moments.class_sums / moments.counts.clamp(min=1)[:, None], device)
+    within, agnostic = torch.zeros(2, dtype=torch.float64, device=device)
     work = Workspace()
     for chunk in source.chunks():
         for features, labels in with_labels(*source.read(chunk, work)):
-            centred = features.double().cpu() - moments.pilot
-            own = class_means[labels.cpu().long()]
-            within += float((centred - own).square().sum(dim=1).square().sum())
-            agnostic += float((centred - mean).square().sum(dim=1).square().sum())
-    return FourthPowers(within / moments.num_samples, agnostic / moments.num_samples)
+            centred = features.double() - pilot
+            own = class_means[send(labels.long(), device)]
+            within += (centred - own).square().sum(dim=1).square().sum()
+            agnostic += (centred - mean).square().sum(dim=1).square().sum()
+    return FourthPowers(*(float(each) / moments.num_samples for each in (within, agnostic)))
 
 
 def _sample(source: ChunkSource[Chunk], moments: Moments, runs: int) -> LabelledRows:
@@ -156,10 +160,10 @@ def _sample(source: ChunkSource[Chunk], moments: Moments, runs: int) -> Labelled
     for chunk in source.chunks():
         for rows, row_labels in with_labels(*source.read(chunk, work)):
             # A block may end between the rows of a sample.
-            numbers = torch.arange(seen, seen + len(rows), device=rows.device) // runs
-            kept = numbers % step == 0
+            numbers = torch.arange(seen, seen + len(rows)) // runs
+            kept = (numbers % step == 0).nonzero().flatten()
             # Copies, because the next block is read into the same memory.
-            features.append(rows[kept].double().cpu())
-            labels.append(row_labels[kept.to(row_labels.device)].cpu())
+            features.append(rows[send(kept, rows.device)].double().cpu())
+            labels.append(row_labels[kept])
             seen += len(rows)
     return LabelledRows(torch.cat(features), torch.cat(labels).long()[::runs], runs)

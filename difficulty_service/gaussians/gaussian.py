@@ -10,6 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from difficulty_service.base.device_copies import send
 from difficulty_service.base.errors import StatisticsError
 from difficulty_service.gaussians.factor import (
     Factor,
@@ -67,7 +68,7 @@ class Gaussians:
         """Features as the means and factors describe them. Both of shape (samples, dim)."""
         if self.centre is None:
             return features
-        return scale_to_unit_length(features, self.centre.to(features.device))
+        return scale_to_unit_length(features, send(self.centre, features.device))
 
     def whiten(self, features: Tensor) -> Tensor:
         """Features minus the mean, in the space where the covariance of all classes is 1.

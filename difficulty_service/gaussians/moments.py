@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from difficulty_service.base.device_copies import fetch_all, send
 from difficulty_service.base.errors import Setting, StatisticsError
 from difficulty_service.base.threads import map_in_order, num_workers
 from difficulty_service.gaussians.chunks import (
@@ -72,11 +73,11 @@ def pilot_of(features: Tensor) -> Tensor:
 def empty_moments(
     pilot: Tensor, num_classes: int, device: torch.device = torch.device("cpu")
 ) -> Moments:
-    """The moments of zero samples, with their sums on a device."""
+    """The moments of zero samples, with the sums of their features on a device."""
     dim = len(pilot)
     return Moments(
         pilot=pilot,
-        counts=torch.zeros(num_classes, dtype=torch.int64, device=device),
+        counts=torch.zeros(num_classes, dtype=torch.int64),
         class_sums=torch.zeros(num_classes, dim, dtype=torch.float64, device=device),
         scatter=torch.zeros(dim, dim, dtype=torch.float64, device=device),
     )
@@ -101,7 +102,7 @@ def compute_moments(
     Raises:
         StatisticsError: Shapes disagree, a label is out of range, or a feature is not finite.
     """
-    source = TensorChunks(features, labels)
+    source = TensorChunks(features, labels.cpu())
     return accumulate_moments(source, pilot, num_classes, matmul_dtype=matmul_dtype)
 
 
@@ -113,25 +114,27 @@ def accumulate_moments(
     matmul_dtype: torch.dtype = torch.float32,
 ) -> Moments:
     """Computes the moments of chunks, of which a few are in memory; see `compute_moments`."""
-    total: Moments | None = None
-    offset = pilot.to(matmul_dtype)
+    device = source.device
+    total = empty_moments(pilot, num_classes, device)
+    offset = send(pilot.to(matmul_dtype), device)
     work = Workspace()
 
     def sum_chunk(chunk: Chunk) -> _ChunkSums:
         labels, blocks = source.read(chunk, work)
         _check_labels(labels, num_classes)
-        present, class_rows = torch.unique(labels, return_inverse=True)
-        sums = offset.new_zeros(len(present), len(pilot), device=labels.device)
-        scatter = offset.new_zeros(len(pilot), len(pilot), device=labels.device)
+        present, places = _classes_to_sum(labels, num_classes, device)
+        counts = torch.bincount(places, minlength=len(present))
+        places = send(places, device)
+        sums = offset.new_zeros(len(present), len(pilot))
+        scatter = offset.new_zeros(len(pilot), len(pilot))
         first = 0
         for features in blocks:
             _check_dim(features, len(pilot))
-            centred = work.centred(features, offset.to(features.device))
-            sums.index_add_(0, class_rows[first : first + len(features)], centred)
+            centred = work.centred(features, offset)
+            add_rows(sums, places[first : first + len(features)], centred)
             add_upper_gram(centred, scatter)
             first += len(features)
         require_a_label_each(first, labels)
-        counts = torch.bincount(class_rows)
         if torch.isfinite(scatter.diagonal()).all():
             return _ChunkSums(present, counts, sums, scatter)
         # Read again, so that no block of a chunk without such rows is looked at for them.
@@ -140,17 +143,36 @@ def accumulate_moments(
 
     with one_thread_per_product():
         for chunk_sums in map_in_order(sum_chunk, source.chunks(), num_workers()):
-            # On the features' device, so that no sums of a chunk are copied from an accelerator.
-            total = total or empty_moments(pilot, num_classes, chunk_sums.scatter.device)
             total.counts.index_add_(0, chunk_sums.present, chunk_sums.counts)
-            total.class_sums.index_add_(0, chunk_sums.present, chunk_sums.sums.double())
+            add_rows(total.class_sums, send(chunk_sums.present, device), chunk_sums.sums.double())
             total.scatter.add_(chunk_sums.scatter)
             if chunk_sums.first_bad is not None:
                 first_row = total.num_samples - int(chunk_sums.counts.sum())
                 raise _not_finite(chunk_sums.first_bad, first_row)
-    total = total or empty_moments(pilot, num_classes)
-    sums = total.counts.cpu(), total.class_sums.cpu(), mirror_upper(total.scatter.cpu())
-    return Moments(pilot, *sums)
+    class_sums, scatter = fetch_all([total.class_sums, total.scatter])
+    return Moments(pilot, total.counts, class_sums, mirror_upper(scatter))
+
+
+def _classes_to_sum(
+    labels: Tensor, num_classes: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """The classes to make sums of, and the place of each label among them, both on the CPU.
+
+    On the CPU these are the classes that occur. An accelerator adds zeros faster than it learns
+    which classes those are.
+    """
+    if device.type != "cpu":
+        return torch.arange(num_classes), labels.long()
+    present, places = torch.unique(labels, return_inverse=True)
+    return present, places
+
+
+def add_rows(total: Tensor, places: Tensor, rows: Tensor) -> None:
+    """Adds rows (samples, dim) to those of a total by their places (samples,), in a fixed order."""
+    if total.device.type == "cpu":
+        total.index_add_(0, places, rows)
+    else:  # index_add_ adds in the order in which the threads of a GPU arrive
+        total.index_put_((places,), rows, accumulate=True)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import torch
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
+from difficulty_service.base.device_copies import send
 from difficulty_service.base.float32_products import full_float32
 from difficulty_service.base.processors import computes_in_bfloat16
 from difficulty_service.gaussians import blas
@@ -224,7 +225,7 @@ def projection(matrix: Tensor, dtype: torch.dtype, device: torch.device) -> Proj
         if torch.equal(half(matrix), matrix):
             triangle = matrix.T.to(dtype).contiguous()
             return Projection(rank, triangle, upper=half is torch.tril)
-    return Projection(rank, panels=_panels(matrix.to(device, dtype)))
+    return Projection(rank, panels=_panels(matrix.to(dtype), device))
 
 
 def project(matrix: Tensor, rows: Tensor) -> Tensor:
@@ -233,14 +234,14 @@ def project(matrix: Tensor, rows: Tensor) -> Tensor:
     return linear.apply(rows, rows.new_empty(len(rows), linear.rank))
 
 
-def _panels(matrix: Tensor) -> tuple[tuple[slice, slice, Tensor], ...]:
-    """Splits a map of shape (rank, dim) into the panels of a `Projection`."""
-    panels = []
+def _panels(matrix: Tensor, device: torch.device) -> tuple[tuple[slice, slice, Tensor], ...]:
+    """Splits a map of shape (rank, dim) into the panels of a `Projection` on a device."""
+    panels, there = [], send(matrix, device)
     height = max(1, -(-len(matrix) // (MOST_PANELS * PANEL_STEP))) * PANEL_STEP
     for start in range(0, len(matrix), height):
         block = matrix[start : start + height]
         used = block.ne(0).any(dim=0).nonzero().flatten()
         first, last = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 1)
-        transposed = block[:, first:last].T.contiguous()
-        panels.append((slice(start, start + len(block)), slice(first, last), transposed))
+        rows, columns = slice(start, start + len(block)), slice(first, last)
+        panels.append((rows, columns, there[rows, columns].T.contiguous()))
     return tuple(panels)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from difficulty_service.base.device_copies import fetch_all, send
 from difficulty_service.base.errors import StatisticsError, UnknownLabel
 from difficulty_service.base.threads import map_in_order, num_workers
 from difficulty_service.gaussians.discriminant import compute_discriminant
@@ -187,8 +188,8 @@ class MahalanobisScorer:
         features: Tensor,
         labels: Tensor,
     ) -> list[Tensor]:
-        labels = labels.to(features.device, torch.int64)
         self._check(features, labels)
+        labels = send(labels.long(), features.device)
         work = Workspace()
         num_rows = block_rows(features.device)
 
@@ -204,7 +205,7 @@ class MahalanobisScorer:
             else:
                 workers = num_workers() if features.device.type == "cpu" else 1
                 columns = concatenate(map_in_order(score_chunk, ranges, workers))
-            return [column.cpu() for column in columns]
+            return fetch_all(columns)
 
     def _check(self, features: Tensor, labels: Tensor) -> None:
         if features.ndim != 2 or features.shape[1] != len(self.mean):  # noqa: PLR2004
@@ -213,10 +214,11 @@ class MahalanobisScorer:
                 f"{len(self.mean)} dimensions"
             )
         num_classes = len(self.class_norms)
-        unknown = labels[(labels < -1) | (labels >= num_classes)].unique()
-        if len(unknown):
+        is_unknown = (labels < -1) | (labels >= num_classes)
+        if is_unknown.any():
             raise UnknownLabel(
-                f"labels {unknown.tolist()} are not among the {num_classes} fitted classes"
+                f"labels {labels[is_unknown].unique().tolist()} are not among the {num_classes} "
+                "fitted classes"
             )
 
 
@@ -246,12 +248,12 @@ def relative_mahalanobis(
         agnostic = projection(gaussians.agnostic.whitening, dtype, device)
     centre = gaussians.centre
     return MahalanobisScorer(
-        centre=None if centre is None else centre.to(device),
-        mean=gaussians.mean.to(device, dtype),
+        centre=None if centre is None else send(centre, device),
+        mean=send(gaussians.mean.to(dtype), device),
         whitening=projection(gaussians.within.whitening, dtype, device),
         discriminant=discriminant,
         agnostic=agnostic,
-        class_points=points.to(device, dtype),
-        class_norms=norms.to(device, dtype),
-        class_constants=constants.to(device),
+        class_points=send(points.to(dtype), device),
+        class_norms=send(norms.to(dtype), device),
+        class_constants=send(constants, device),
     )

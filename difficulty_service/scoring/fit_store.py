@@ -51,6 +51,11 @@ class StoreChunks:
 
     store: FeatureSource
 
+    @property
+    def device(self) -> torch.device:
+        """Device of the features."""
+        return torch.device("cpu")
+
     def chunks(self) -> Iterator[Sequence[Piece]]:
         """Pieces of the store, about as many rows at a time as are summed in one go."""
         pieces = self.store.pieces(CHUNK_ROWS)

@@ -18,7 +18,8 @@ FITS: dict[str, tuple[int, dict[str, Any]]] = {
 
 
 def test_every_path_of_statistics_has_a_budget() -> None:
-    assert set(BUDGET["fit"]) == set(BUDGET["score"]) == set(FITS)
+    assert set(BUDGET["score"]) == set(FITS)
+    assert set(BUDGET["fit"]) == {*FITS, "a chunk more"}
 
 
 @pytest.mark.parametrize("path", FITS)
@@ -30,6 +31,15 @@ def test_a_fit_and_its_scores_keep_to_their_budgets_and_are_those_of_the_cpu(
     assert counted["apart"] < 1e-5
     require_within("fit", path, counted["fit"])
     require_within("score", path, counted["score"])
+
+
+def test_a_fit_waits_once_for_each_further_chunk(on_gpus: Call) -> None:
+    one, three = (on_gpus(f"{PATHS}:fit_and_score", 4096 * chunks, {}) for chunks in (1, 3))
+
+    a_chunk = {
+        kind: (three["fit"][kind] - one["fit"][kind]) / 2 for kind in ("wait", "blocking copy")
+    }
+    require_within("fit", "a chunk more", {**a_chunk, "lines": three["fit"]["lines"]})
 
 
 def test_a_search_for_near_copies_keeps_to_its_budget_and_finds_what_the_cpu_finds(

@@ -103,6 +103,11 @@ class TaggedChunks(Generic[Chunk]):
     given: GivenTags
     fitted: Tensor
 
+    @property
+    def device(self) -> torch.device:
+        """Device of the features."""
+        return self.source.device
+
     def chunks(self) -> Iterator[Chunk]:
         """Where each chunk is, in the order of the samples."""
         return iter(self.source.chunks())

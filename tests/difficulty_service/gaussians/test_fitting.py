@@ -20,6 +20,7 @@ class ManyBlocks:
 
     features: Tensor
     labels: Tensor
+    device = torch.device("cpu")
 
     def chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
         return zip(self.labels.split(700), self.features.split(700), strict=True)
