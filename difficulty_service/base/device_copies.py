@@ -5,9 +5,13 @@ has done everything that was queued before.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+
+Value = TypeVar("Value")
 
 
 def send(values: Tensor, device: torch.device) -> Tensor:
@@ -15,6 +19,19 @@ def send(values: Tensor, device: torch.device) -> Tensor:
     if device.type != "cuda" or values.device.type != "cpu":
         return values.to(device)
     return values.pin_memory().to(device, non_blocking=True)
+
+
+def send_all(value: Value, device: torch.device) -> Value:
+    """A tensor, tuple or dataclass with all tensors in it, however deep, on a device."""
+    there: Any = value
+    if isinstance(value, Tensor):
+        there = send(value, device)
+    elif isinstance(value, tuple):
+        there = tuple(send_all(each, device) for each in value)
+    elif is_dataclass(value) and not isinstance(value, type):
+        held = {each.name: getattr(value, each.name) for each in fields(value)}
+        there = replace(value, **{name: send_all(each, device) for name, each in held.items()})
+    return there
 
 
 def begin_fetch(values: Tensor) -> Callable[[], Tensor]:

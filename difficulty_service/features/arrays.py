@@ -12,12 +12,15 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
+from difficulty_service.base.device_copies import send
 from difficulty_service.base.errors import DatasetError, DuplicateSampleId
 from difficulty_service.base.tables import to_arrow
 from difficulty_service.base.threads import map_in_order, num_workers
 from difficulty_service.features.array_columns import ClassLabels
 from difficulty_service.features.description import UNKNOWN, FeatureDescription
 from difficulty_service.features.part import NO_IDS, OpenPart
+
+CPU = torch.device("cpu")
 
 PART_ROWS = 4096
 """Rows of a part; also the default of a store, so that both are summed in the same order."""
@@ -41,6 +44,7 @@ class ArrayFeatures:
         warnings: Warnings about rows that are not used, one sentence each.
         digests: What each row was read from, as in a feature store; None where that is not known.
             Shape (rows,).
+        device: Device on which they are read: the CPU, or where `features` are.
     """
 
     features: Tensor
@@ -50,6 +54,7 @@ class ArrayFeatures:
     description: FeatureDescription
     warnings: tuple[str, ...] = ()
     digests: pa.FixedSizeBinaryArray | None = None
+    device: torch.device = CPU
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -100,28 +105,34 @@ class ArrayFeatures:
         """None: nobody knows how the samples look."""
 
     def _read(self, first: int, rows: slice) -> Tensor:
-        """Features of rows counted from `first`, on the CPU, contiguous. Shape (rows, dim)."""
+        """Features of rows counted from `first`, contiguous. Shape (rows, dim)."""
         chosen = slice(first + rows.start, first + rows.stop)
         return computable(
             self.features[chosen]
             if self.positions is None
-            else self.features[self.positions[chosen].to(self.features.device)]
+            else self.features[send(self.positions[chosen], self.features.device)],
+            self.device,
         )
 
 
-def computable(rows: Tensor) -> Tensor:
-    """Rows on the CPU, contiguous, as float32 or float64; without a copy where they are that."""
-    return rows.to("cpu", max_precision(rows.dtype)).contiguous()
+def computable(rows: Tensor, device: torch.device = CPU) -> Tensor:
+    """Rows on a device, contiguous, as float32 or float64; without a copy where they are that."""
+    return rows.to(device, max_precision(rows.dtype)).contiguous()
 
 
 def array_features(
-    features: Tensor, labels: ClassLabels, sample_ids: pa.Array | None, origin: str
+    features: Tensor,
+    labels: ClassLabels,
+    sample_ids: pa.Array | None,
+    origin: str,
+    device: torch.device = CPU,
 ) -> ArrayFeatures:
     """Labelled features, without the rows that cannot be used.
 
     Args:
         features: Any number type, strides and device. Shape (rows, dim).
         sample_ids: Strings without nulls; None for the numbers of the rows, counted from 0.
+        device: Device on which they are read: the CPU, or where `features` are.
     """
     _require_same_length(features, labels.indices, sample_ids)
     if not len(features):
@@ -148,6 +159,7 @@ def array_features(
         labels=chosen,
         sample_ids=sample_ids,
         description=_describe(features, labels.names, (chosen, sample_ids), origin),
+        device=device,
         warnings=(
             *labels.notes,
             *(
@@ -170,12 +182,15 @@ def finite_rows(features: Tensor) -> Tensor:
     def check(rows: slice) -> Tensor:
         part = features[rows]
         # One pass over memory; a sum that overflows is looked at again.
-        finite = torch.isfinite(part.sum(dim=1, dtype=max_precision(part.dtype)))
+        finite = torch.isfinite(part.sum(dim=1, dtype=max_precision(part.dtype))).cpu()
         if not finite.all():
-            finite = torch.isfinite(part).all(dim=1)
-        return finite.cpu()
+            blocks = part.split(PART_ROWS)
+            finite = torch.cat([torch.isfinite(block).all(dim=1) for block in blocks]).cpu()
+        return finite
 
-    ranges = (slice(start, start + PART_ROWS) for start in range(0, len(features), PART_ROWS))
+    # An accelerator sums all rows at once, because each answer is waited for.
+    step = PART_ROWS if features.device.type == "cpu" else max(1, len(features))
+    ranges = (slice(start, start + step) for start in range(0, len(features), step))
     return torch.cat(list(map_in_order(check, ranges, num_workers())))
 
 

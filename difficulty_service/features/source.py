@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import pyarrow as pa
+import torch
 
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import OpenPart
@@ -31,6 +32,10 @@ class FeatureSource(Protocol):
     @property
     def part_rows(self) -> int:
         """Maximum number of rows of a part."""
+
+    @property
+    def device(self) -> torch.device:
+        """Device on which the features are read."""
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
+import torch
 
 from difficulty_service.base.checksums import dump_checked
 from difficulty_service.base.errors import FeatureStoreError, Setting
@@ -55,6 +56,11 @@ class FeatureStore:
     def class_names(self) -> tuple[str, ...]:
         """Name of each class index."""
         return self.description.class_names
+
+    @property
+    def device(self) -> torch.device:
+        """The CPU, on which files are mapped."""
+        return torch.device("cpu")
 
     @property
     def warnings(self) -> tuple[str, ...]:

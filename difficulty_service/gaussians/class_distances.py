@@ -45,11 +45,13 @@ class ClassGeometry:
         norms: Squared lengths, float64. Shape (classes,).
         between: Squared distances (classes, classes), in the dtype of the products to come.
         counts: Rows that each mean was taken over. Shape (classes,).
+        num_rows: Their sum.
     """
 
     norms: Tensor
     between: Tensor
     counts: Tensor
+    num_rows: int
 
 
 def class_geometry(
@@ -60,7 +62,7 @@ def class_geometry(
     norms = class_points.square().sum(dim=1)
     between = matmul(class_points, class_points.T)
     between.mul_(-2).add_(norms).add_(norms[:, None]).clamp_(min=0)
-    return ClassGeometry(norms, between.to(dtype), counts)
+    return ClassGeometry(norms, between.to(dtype), counts, int(counts.sum()))
 
 
 def distances_of_rows_left_out(
@@ -84,7 +86,7 @@ def distances_of_rows_left_out(
         relative: Whether the lengths are only right up to a number for each row, so that distances
             may be negative.
     """
-    num_rows = int(classes.counts.sum())
+    num_rows = classes.num_rows
     place = labels[:, None]
     dtype = products.dtype
     distances = products.add_(classes.norms.to(dtype)).add_(lengths.to(dtype)[:, None])
@@ -102,8 +104,10 @@ def distances_of_rows_left_out(
     torch.sub(distances, inner, out=inner).add_(own.to(dtype))
     distances.add_(inner.square_().mul_((share / left / 4).to(dtype)))
     own = (growth.square() * own / left).masked_fill_(alone, torch.nan)
-    distances.scatter_(1, place, own.to(dtype)).mul_((num_rows - 1) / num_rows)
-    distances[left[:, 0] <= SINGULAR] = torch.nan
+    # NaN where the covariance becomes singular, without another pass and without a wait.
+    factors = torch.full_like(left, (num_rows - 1) / num_rows)
+    factors.masked_fill_(left <= SINGULAR, torch.nan)
+    distances.scatter_(1, place, own.to(dtype)).mul_(factors.to(dtype))
     return LeftOutSample(distances, 1 - left[:, 0])
 
 

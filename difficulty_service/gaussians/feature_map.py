@@ -85,16 +85,16 @@ class FeatureMap:
     def __call__(self, features: Tensor, work: Workspace) -> Tensor:
         """Maps features as they are, (samples, dim), to scaled unit vectors, then similarities.
 
+        On the device of the map.
         In the dtype of the scale, of shape (samples, dim + landmarks), in memory that the next call
         of the same thread overwrites.
         """
-        device, dtype = features.device, self.scale.dtype
-        units = scale_to_unit_length(features, self.centre.to(device)).to(dtype)
+        units = scale_to_unit_length(features, self.centre).to(self.scale.dtype)
         mapped = work.matrix("mapped", len(features), self.dim, units)
         dim = len(self.centre)
-        torch.mul(units, self.scale.to(device), out=mapped[:, :dim])
+        torch.mul(units, self.scale, out=mapped[:, :dim])
         if len(self.landmarks):
-            landmarks = self.landmarks.to(device)
+            landmarks = self.landmarks
             multiply = rounded_matmul if self.rounded else matmul
             similar = multiply(units, landmarks.T, out=mapped[:, dim:])
             # From inner products to squared distances; a sample at the centre has length zero.

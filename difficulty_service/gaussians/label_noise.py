@@ -140,7 +140,8 @@ class LabelNoise:
 
         No sample is left out. Shape (classes, classes).
         """
-        return self._log_transitions(torch.arange(len(self.sums)), torch.zeros(1))
+        labels = torch.arange(len(self.sums), device=self.sums.device)
+        return self._log_transitions(labels, self.sums.new_zeros(1))
 
     @cached_property
     def _log_transitions_float32(self) -> Tensor:
@@ -161,7 +162,7 @@ class LabelNoise:
         by_chance = self.any_class[labels]
         followed = _followed(self.sums[labels], self.totals, self.rates, labels, by_chance, added)
         given = followed.mul_(self.seen).add_(by_chance, alpha=1 - self.seen).mul_(self.wrong)
-        given[torch.arange(len(labels)), labels] += 1 - self.wrong
+        given[torch.arange(len(labels), device=labels.device), labels] += 1 - self.wrong
         return given.log_()
 
 

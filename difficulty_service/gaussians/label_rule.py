@@ -38,9 +38,9 @@ from difficulty_service.gaussians.label_noise import (
 )
 from difficulty_service.gaussians.moments import Moments
 from difficulty_service.gaussians.products import (
-    BLOCK_ROWS,
     Projection,
     Workspace,
+    block_rows,
     chunk_ranges,
     matmul,
     one_thread_per_product,
@@ -50,8 +50,9 @@ from difficulty_service.gaussians.products import (
 from difficulty_service.gaussians.ridge import LabelledRows, RidgeChoice, likeliest_ridge
 from difficulty_service.gaussians.row_sample import read_chunk_samples
 
-DISTANCES_IN_CACHE = 1 << 16
-"""Approximate number of distances to classes that are worked on at a time, in several copies."""
+DISTANCES_IN_CACHE, DISTANCES_THERE = 1 << 16, 1 << 24
+"""Approximate number of distances to classes that are worked on at a time, in several copies: by a
+core, and by an accelerator."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,8 @@ class ClassDensities:
             products = work.matrix("products", len(points), num_classes, points)
             matmul(points, self._class_factors.T, out=products)
             lengths = self._lengths(points, products, labels)
-        for rows in chunk_ranges(len(labels), max(1, DISTANCES_IN_CACHE // num_classes)):
+        most = DISTANCES_IN_CACHE if points.device.type == "cpu" else DISTANCES_THERE
+        for rows in chunk_ranges(len(labels), max(1, most // num_classes)):
             if runs == 1:
                 left_out = distances_of_rows_left_out(
                     lengths[rows],
@@ -218,8 +220,9 @@ class Rule:
 
 def samples_at_once(rule: Rule) -> int:
     """Number of samples whose products with all classes are computed at a time."""
-    runs = rule.densities.runs
-    return max(1, min(BLOCK_ROWS // runs, PRODUCTS_PER_BLOCK // len(rule.densities.classes)))
+    runs, device = rule.densities.runs, rule.densities.mean.device
+    most = PRODUCTS_PER_BLOCK if device.type == "cpu" else DISTANCES_THERE
+    return max(1, min(block_rows(device) // runs, most // len(rule.densities.classes)))
 
 
 def first_dimensions(moments: Moments, dim: int) -> Moments:

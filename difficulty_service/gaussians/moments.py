@@ -122,7 +122,7 @@ def accumulate_moments(
     def sum_chunk(chunk: Chunk) -> _ChunkSums:
         labels, blocks = source.read(chunk, work)
         _check_labels(labels, num_classes)
-        present, places = _classes_to_sum(labels, num_classes, device)
+        present, places = classes_to_sum(labels, num_classes, device)
         counts = torch.bincount(places, minlength=len(present))
         places = send(places, device)
         sums = offset.new_zeros(len(present), len(pilot))
@@ -153,9 +153,7 @@ def accumulate_moments(
     return Moments(pilot, total.counts, class_sums, mirror_upper(scatter))
 
 
-def _classes_to_sum(
-    labels: Tensor, num_classes: int, device: torch.device
-) -> tuple[Tensor, Tensor]:
+def classes_to_sum(labels: Tensor, num_classes: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """The classes to make sums of, and the place of each label among them, both on the CPU.
 
     On the CPU these are the classes that occur. An accelerator adds zeros faster than it learns

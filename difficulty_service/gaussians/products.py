@@ -87,7 +87,12 @@ class Workspace(threading.local):
     def matrix(self, name: str, rows: int, columns: int, like: Tensor) -> Tensor:
         """An uninitialised matrix, shape (rows, columns), with the dtype and device of `like`."""
         matrix = self._matrices.get(name)
-        if matrix is None or len(matrix) < rows or matrix.shape[1] != columns:
+        if (
+            matrix is None
+            or len(matrix) < rows
+            or matrix.shape[1] != columns
+            or matrix.device != like.device
+        ):
             matrix = torch.empty(rows, columns, dtype=like.dtype, device=like.device)
             self._matrices[name] = matrix
         return matrix[:rows]
@@ -140,7 +145,7 @@ def rounded_matmul(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
     are exact all the same, and their sums differ by no more than the rounding of float32.
     """
     left, right = left.bfloat16(), right.bfloat16()
-    if computes_in_bfloat16():
+    if left.device.type != "cpu" or computes_in_bfloat16():
         return out.copy_(torch.mm(left, right))
     return out.copy_(matmul(left.float(), right.float(), out=out).bfloat16())
 
@@ -192,7 +197,8 @@ class Projection:
     A triangular map costs little more than half as much as a full one.
 
     Attributes:
-        triangle: Transposed map if it is triangular on a CPU, otherwise None. Shape (dim, dim).
+        triangle: Transposed map if it was found triangular on the CPU, otherwise None. Shape (dim,
+            dim).
         upper: Whether the triangle is an upper one.
         panels: Panels of any other map: slice of rows, slice of columns that are not all zero, and
             transposed block of each.
@@ -205,7 +211,9 @@ class Projection:
 
     def apply(self, rows: Tensor, out: Tensor) -> Tensor:
         """Maps (samples, dim) to (samples, rank) in the dtype of the map and writes to `out`."""
-        if self.triangle is not None:
+        if self.triangle is not None and rows.device.type != "cpu":
+            out.copy_(rows @ self.triangle)
+        elif self.triangle is not None:
             blas.multiply_by_triangle(
                 out.copy_(rows).numpy(), self.triangle.numpy(), upper=self.upper
             )

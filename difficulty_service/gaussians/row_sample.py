@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from difficulty_service.base.device_copies import send
 from difficulty_service.gaussians.chunks import Chunk, ChunkSource
 from difficulty_service.gaussians.moments import require_finite
 from difficulty_service.gaussians.products import Workspace
@@ -52,13 +53,14 @@ def read_chunk_samples(
     features, seen = [], 0
     for block in blocks:
         here = kept[(kept >= seen) & (kept < seen + len(block))]
-        # A copy, because the next block is read into the same memory.
-        rows = block[(here - seen).to(block.device)].cpu()
-        require_finite(rows, here + first_row)
-        features.append(rows)
+        if len(here):
+            # A copy, because the next block is read into the same memory.
+            rows = block[send(here - seen, block.device)].cpu()
+            require_finite(rows, here + first_row)
+            features.append(rows)
         seen += len(block)
     rows = torch.cat(features) if features else torch.empty(0, 0)
-    return LabelledRows(rows, labels.cpu().long()[kept[::runs]], runs)
+    return LabelledRows(rows, labels.long()[kept[::runs]], runs)
 
 
 def rows_of(chosen: Tensor, runs: int, first_row: int, num_rows: int) -> Tensor:

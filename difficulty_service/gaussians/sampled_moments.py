@@ -11,13 +11,20 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from difficulty_service.base.device_copies import fetch_all, send
 from difficulty_service.base.threads import map_in_order, num_workers
 from difficulty_service.gaussians.chunks import Chunk, ChunkSource
-from difficulty_service.gaussians.moments import Moments, empty_moments, require_finite
+from difficulty_service.gaussians.moments import (
+    Moments,
+    add_rows,
+    classes_to_sum,
+    empty_moments,
+    require_finite,
+)
 from difficulty_service.gaussians.products import (
-    BLOCK_ROWS,
     Workspace,
     add_upper_gram,
+    block_rows,
     matmul,
     mirror_upper,
     one_thread_per_product,
@@ -86,53 +93,69 @@ def accumulate_sampled_moments(
     Raises:
         StatisticsError: A feature is not finite.
     """
-    offset, work = pilot.to(matmul_dtype), Workspace()
-    chosen = replace(chosen, weights=chosen.weights.to(matmul_dtype))
+    device = source.device
+    offset, work = send(pilot.to(matmul_dtype), device), Workspace()
+    weights_there = send(chosen.weights.to(matmul_dtype), device)
 
     def sum_chunk(item: tuple[Chunk, int]) -> _Sums:
         chunk, first_row = item
         labels, blocks = source.read(chunk, work)
-        present, places = torch.unique(labels, return_inverse=True)
+        present, places = classes_to_sum(labels, num_classes, device)
+        places_there = send(places, device)
         sums, weighed = offset.new_zeros(2, len(present), len(pilot))
         weights_of = offset.new_zeros(len(present))
         scatter = offset.new_zeros(len(pilot), len(pilot))
         held: list[Tensor] = []
 
-        def add_held(numbers: Tensor, weights: Tensor) -> None:
-            rows, own = torch.cat(held), places[numbers - first_row]
+        def add_held(of_chosen: slice) -> None:
+            own = send(places[chosen.numbers[of_chosen] - first_row], device)
+            rows, weights = torch.cat(held), weights_there[of_chosen]
             held.clear()
-            weights_of.index_add_(0, own, weights)
+            add_rows(weights_of, own, weights)
             roots = weights.sqrt()[:, None]
             add_upper_gram(rows.mul_(roots), scatter)
-            weighed.index_add_(0, own, rows.mul_(roots))
+            add_rows(weighed, own, rows.mul_(roots))
 
         first, added, last = first_row, *_places(chosen, first_row, first_row).tolist()
         for block in blocks:
             centred = work.centred(block, offset)
-            sums.index_add_(0, places[first - first_row :][: len(block)], centred)
+            add_rows(sums, places_there[first - first_row :][: len(block)], centred)
             begin, end = _places(chosen, first, first + len(block)).tolist()
             # Gathered, because a product of few rows takes nearly as long as one of many.
-            held.append(centred[chosen.numbers[begin:end] - first])
+            held.append(centred[send(chosen.numbers[begin:end] - first, device)])
             first, last = first + len(block), end
-            if last - added >= BLOCK_ROWS:
-                add_held(chosen.numbers[added:last], chosen.weights[added:last])
+            if last - added >= block_rows(device):
+                add_held(slice(added, last))
                 added = last
         if last > added:
-            add_held(chosen.numbers[added:last], chosen.weights[added:last])
+            add_held(slice(added, last))
         if not sums.isfinite().all():
             _raise_not_finite(source, chunk, first_row)
-        return _Sums(present, torch.bincount(places), sums, weighed, weights_of, scatter)
+        counts_of = torch.bincount(places, minlength=len(present))
+        return _Sums(present, counts_of, sums, weighed, weights_of, scatter)
 
-    total = empty_moments(pilot, num_classes)
+    total = empty_moments(pilot, num_classes, device)
     weighed = torch.zeros_like(total.class_sums)
-    weights = torch.zeros(num_classes, dtype=torch.float64)
+    weights = total.class_sums.new_zeros(num_classes)
     numbered = zip(source.chunks(), accumulate(counts[:-1], initial=0), strict=True)
     for part in map_in_order(sum_chunk, numbered, num_workers()):
         total.counts.index_add_(0, part.present, part.counts)
-        total.class_sums.index_add_(0, part.present, part.sums.double())
-        weighed.index_add_(0, part.present, part.weighed.double())
-        weights.index_add_(0, part.present, part.weights.double())
+        present = send(part.present, device)
+        add_rows(total.class_sums, present, part.sums.double())
+        add_rows(weighed, present, part.weighed.double())
+        add_rows(weights, present, part.weights.double())
         total.scatter.add_(part.scatter)
+    sums_there = [total.class_sums, total.scatter, weighed, weights]
+    class_sums, scatter, weighed, weights = fetch_all(sums_there)
+    total = replace(total, class_sums=class_sums, scatter=scatter)
+    return _with_class_means(total, weighed, weights)
+
+
+def _with_class_means(total: Moments, weighed: Tensor, weights: Tensor) -> Moments:
+    """The moments with a scatter of some rows within classes, and of all rows between them.
+
+    `weighed` and `weights` are as for `_Sums`, of all classes. Overwrites the scatter.
+    """
     means = total.class_sums / total.counts.clamp(min=1)[:, None]
     # The scatter within classes, around the means of all rows, and then that of the means.
     scatter = mirror_upper(total.scatter)
@@ -149,5 +172,5 @@ def _places(chosen: WeightedRows, first: int, stop: int) -> Tensor:
 
 def _raise_not_finite(source: ChunkSource[Chunk], chunk: Chunk, first_row: int) -> None:
     for block in source.read(chunk, Workspace())[1]:
-        require_finite(block, torch.arange(first_row, first_row + len(block)))
+        require_finite(block.cpu(), torch.arange(first_row, first_row + len(block)))
         first_row += len(block)

@@ -222,13 +222,19 @@ def _unsuitable(found: str) -> DatasetError:
     )
 
 
-def read_arrays(features: Matrix, labels: Column, ids: Column) -> ArrayFeatures:
-    """Features, labels and ids as a source of features; see `difficulty_service.score`."""
+def read_arrays(
+    features: Matrix, labels: Column, ids: Column, *, on_gpu: bool = False
+) -> ArrayFeatures:
+    """Features, labels and ids as a source of features; see `difficulty_service.score`.
+
+    They are read on the CPU, or where `on_gpu` says so on the NVIDIA GPU that a tensor is on.
+    """
     require_one_order(features, labels, "features", "labels")
     require_one_order(features, ids, "features", "ids")
     matrix = to_matrix(features)
     classes = index_classes(to_column(labels, "labels"))
-    return array_features(matrix, classes, _ids(features, ids), "arrays in memory")
+    device = matrix.device if on_gpu and matrix.is_cuda else torch.device("cpu")
+    return array_features(matrix, classes, _ids(features, ids), "arrays in memory", device)
 
 
 def _ids(features: Matrix, ids: Column) -> pa.Array | None:

@@ -80,8 +80,9 @@ def score(  # noqa: PLR0913 - one parameter for each option
     Args:
         features: One row per sample: a NumPy array, a tensor on any device, a table of numbers or
             with one column of lists, as DataFrames of pandas and polars, Arrow and DuckDB have
-            them, such a Series or column, or nested lists. float32 and float64 are computed with as
-            they are, other types as float32. Shape (samples, dim).
+            them, such a Series or column, or nested lists. A tensor on an NVIDIA GPU is scored
+            there, with other rounding errors. float32 and float64 are computed with as they are,
+            other types as float32. Shape (samples, dim).
         labels: One integer or text per sample, None or NaN where it is missing: an array, tensor,
             Series, column or list. Classes are sorted; the name of an integer is its value. Shape
             (samples,).
@@ -116,7 +117,7 @@ def score(  # noqa: PLR0913 - one parameter for each option
         },
     )
     require_packages(options)
-    source: FeatureSource = read_arrays(features, labels, ids)
+    source: FeatureSource = read_arrays(features, labels, ids, on_gpu=True)
     if marks is not None:
         source = apply_marks(source, MarkHistory(later=marks_of(marks)))
     scores = Scores(score_in_memory(source, fit_store(source, options.fit), options))

@@ -31,8 +31,8 @@ def near_pairs(features: Tensor, threshold: float) -> Iterator[tuple[Rows, Rows]
     """All pairs of samples whose cosine is at least a threshold, in (0, 1]; the time is quadratic.
 
     Args:
-        features: Features of unit length, float32 on the CPU; rows of zeros are in no pair. Shape
-            (samples, dim).
+        features: Features of unit length, float32; rows of zeros are in no pair. Shape (samples,
+            dim).
 
     Yields:
         Rows, and for each of them an earlier row. Shapes (pairs,).

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from difficulty_service.base.device_copies import send_all
 from difficulty_service.base.process_setup import give_back_freed_memory
 from difficulty_service.gaussians.chunks import Chunk, ChunkSource, TransformedChunks
 from difficulty_service.gaussians.feature_map import FeatureMap, make_feature_map
@@ -116,10 +117,11 @@ class LabelPosteriors:
         """The columns of some samples of the fit; the features are not changed.
 
         Features as they are have shape (samples * runs, dim), the rows of a sample adjacent, and
-        labels (samples,). `agree`, or `suspicion`, `p_wrong`, `suggested_label` and
-        LIKELIEST_CLASSES, or all, of shape (samples,): the numbers are NaN, and the labels mean
-        nothing, for a sample that is alone in its class or where there is no other class. The
-        second and third class mean nothing where their probability is NaN.
+        labels (samples,), both on the device of the source that was fitted. `agree`, or
+        `suspicion`, `p_wrong`, `suggested_label` and LIKELIEST_CLASSES, or all, of shape
+        (samples,): the numbers are NaN, and the labels mean nothing, for a sample that is alone in
+        its class or where there is no other class. The second and third class mean nothing where
+        their probability is NaN.
         """
         rules = [rule for rule in (self.agree, self.suspicion) if rule is not None]
         most = samples_at_once(rules[0])
@@ -178,7 +180,7 @@ class LabelPosteriors:
             for rows, densities in rule.log_densities(mapped, own):
                 verdict, likeliest = rule.judge_by_noise(densities, own[rows], self.noise)
                 places, probabilities = likeliest
-                probabilities[verdict.suspicion.isnan()] = torch.nan
+                probabilities.masked_fill_(verdict.suspicion.isnan()[:, None], torch.nan)
                 columns["suspicion"].append(verdict.suspicion)
                 columns["p_wrong"].append(verdict.suspicion.sigmoid())
                 columns["suggested_label"].append(rule.densities.classes[verdict.suggested])
@@ -225,7 +227,7 @@ def fit_posteriors(source: ChunkSource[Chunk], options: PosteriorOptions) -> Lab
         feature_map = replace(feature_map, rounded=True)
     points = _map_rows(feature_map, sample.features)
     sample = LabelledRows(points, sample.labels, runs)
-    mapped = TransformedChunks(source, feature_map)
+    mapped = TransformedChunks(source, send_all(feature_map, source.device))
     rows = None
     if large:
         most = covariance_samples(num_samples, feature_map.dim, sample.labels)
@@ -268,7 +270,8 @@ def fit_posteriors(source: ChunkSource[Chunk], options: PosteriorOptions) -> Lab
         }
     del sample, points, moments
     give_back_freed_memory()
-    return LabelPosteriors(feature_map, suspicion_map, agree, suspicion, noise, description)
+    fitted = LabelPosteriors(feature_map, suspicion_map, agree, suspicion, noise, description)
+    return send_all(fitted, source.device)
 
 
 def _accumulate(

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from difficulty_service.base.device_copies import send
 from difficulty_service.base.tables import strings_to_arrow
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.products import BLOCK_ROWS, chunk_ranges
@@ -66,15 +67,28 @@ class Duplicates:
         )
 
 
-def hash_rows(features: Tensor) -> NDArray[np.uint64]:
+def hash_rows(features: Tensor) -> Tensor:
     """A hash of each row of float32: equal rows have equal ones, and others hardly ever do.
 
-    The dot product of the row's bytes, as integers, with fixed random odd numbers, modulo 2^64.
-    From shape (rows, dim) to (rows,).
+    The dot product of the row's bytes, as integers, with fixed random odd numbers, modulo 2^64,
+    read as int64. From shape (rows, dim) to (rows,), on the same device.
     """
+    if features.device.type != "cpu":
+        return _hash_there(features.contiguous())
     rows = features.contiguous().numpy()
     words = rows.view(np.uint64) if rows.shape[1] % 2 == 0 else rows.view(np.uint32)
-    return np.einsum("ij,j->i", words.astype(np.uint64, copy=False), _factors(words.shape[1]))
+    words = words.astype(np.uint64, copy=False)
+    return torch.from_numpy(np.einsum("ij,j->i", words, _factors(words.shape[1])).view(np.int64))
+
+
+def _hash_there(rows: Tensor) -> Tensor:
+    """As `hash_rows`, on an accelerator, which has no unsigned integers."""
+    if rows.shape[1] % 2 == 0:
+        words = rows.view(torch.int64)
+    else:
+        words = rows.view(torch.int32).long().bitwise_and_((1 << 32) - 1)
+    factors = torch.from_numpy(_factors(words.shape[1]).view(np.int64))
+    return (words * send(factors, rows.device)).sum(dim=1)
 
 
 @cache
@@ -83,7 +97,7 @@ def _factors(number: int) -> NDArray[np.uint64]:
     return np.random.default_rng(0).integers(0, 1 << 63, number, dtype=np.uint64) * 2 + 1
 
 
-def find_duplicates(store: FeatureSource, hashes: NDArray[np.uint64]) -> Duplicates:
+def find_duplicates(store: FeatureSource, hashes: NDArray[np.int64]) -> Duplicates:
     """Copies among the samples of a store with one row each, by `hash_rows`. Shape (samples,)."""
     candidates = _repeated(hashes)
     group_of: dict[bytes, int] = {}
@@ -114,7 +128,7 @@ def find_duplicates(store: FeatureSource, hashes: NDArray[np.uint64]) -> Duplica
     )
 
 
-def _repeated(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+def _repeated(hashes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Positions of the hashes that occur more than once, ascending."""
     ordered = np.sort(hashes)
     repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
@@ -140,7 +154,7 @@ def _read(store: FeatureSource, positions: NDArray[np.int64]) -> Iterator[tuple[
                 continue
             rows = positions[first:last] - start
             span = slice(int(rows[0]), int(rows[-1]) + 1)
-            features = part.read_features(span).numpy()
+            features = part.read_features(span).cpu().numpy()
             ids = part.sample_ids[span].to_pylist()
             for row in rows - span.start:
                 digest = hashlib.blake2b(features[row].tobytes(), digest_size=16).digest()
@@ -185,7 +199,7 @@ def find_near_duplicates(store: FeatureSource, num_samples: int, threshold: floa
 def _read_rows(
     store: FeatureSource, num_samples: int
 ) -> tuple[Tensor, NDArray[np.int64], pa.StringArray]:
-    """Features of unit length, float32, with the labels and ids of the samples."""
+    """Features of unit length, float32 and where they were, with labels and ids of the samples."""
     features = torch.empty(0)
     labels = np.empty(num_samples, np.int64)
     ids = []
@@ -195,7 +209,7 @@ def _read_rows(
         rows = part.features()
         rows = rows.view(-1, store.runs, rows.shape[1]).mean(dim=1)
         if not start:
-            features = torch.empty(num_samples, rows.shape[1])
+            features = torch.empty(num_samples, rows.shape[1], device=store.device)
         lengths = torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float64)
         samples = slice(start, start + len(rows))
         features[samples] = rows / lengths.clamp_min(torch.finfo(torch.float64).tiny)

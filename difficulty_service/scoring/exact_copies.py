@@ -65,12 +65,12 @@ def _same_features(queries: Block, references: Block) -> Rows:
     return codes
 
 
-def first_numbers(digests: NDArray[np.uint8]) -> NDArray[np.uint64]:
+def first_numbers(digests: NDArray[np.uint8]) -> NDArray[np.int64]:
     """First 64 bits of each digest. From shape (rows, bytes) to (rows,)."""
-    return np.ascontiguousarray(digests[:, :8]).view(np.uint64).ravel()
+    return np.ascontiguousarray(digests[:, :8]).view(np.int64).ravel()
 
 
-def equal_pairs(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> tuple[Rows, Rows]:
+def equal_pairs(one: NDArray[np.int64], other: NDArray[np.int64]) -> tuple[Rows, Rows]:
     """Rows of all pairs of equal numbers of two arrays. Shapes (pairs,)."""
     order = np.argsort(one, kind="stable")
     first, last = (np.searchsorted(one[order], other, side) for side in ("left", "right"))

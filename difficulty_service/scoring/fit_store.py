@@ -12,9 +12,9 @@ from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.fitting import fit_chunks, pilot_rows
 from difficulty_service.gaussians.products import (
-    BLOCK_ROWS,
     CHUNK_ROWS,
     Workspace,
+    block_rows,
     chunk_ranges,
     summed_rows,
 )
@@ -54,7 +54,7 @@ class StoreChunks:
     @property
     def device(self) -> torch.device:
         """Device of the features."""
-        return torch.device("cpu")
+        return self.store.device
 
     def chunks(self) -> Iterator[Sequence[Piece]]:
         """Pieces of the store, about as many rows at a time as are summed in one go."""
@@ -70,7 +70,7 @@ class StoreChunks:
         blocks = (
             part.read_features(rows)
             for part in parts
-            for rows in chunk_ranges(len(part.labels), BLOCK_ROWS)
+            for rows in chunk_ranges(len(part.labels), block_rows(self.device))
         )
         return torch.cat([part.labels for part in parts]), blocks
 

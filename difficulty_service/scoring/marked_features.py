@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from difficulty_service.base.contract import given as known_fields
+from difficulty_service.base.device_copies import send
 from difficulty_service.base.errors import CleaningError
 from difficulty_service.base.files import CONTENT_BYTES
 from difficulty_service.base.tables import to_arrow
@@ -53,7 +54,7 @@ class ChangedFeatures:
         self.warnings: tuple[str, ...] = source.warnings
         self.class_names: tuple[str, ...] = source.class_names
         self.runs, self.num_parts, self.part_rows = source.runs, source.num_parts, source.part_rows
-        self.pieces = source.pieces
+        self.pieces, self.device = source.pieces, source.device
         lengths = [len(source.open_part(shard, []).labels) for shard in range(source.num_parts)]
         self._starts = list(accumulate(lengths, initial=0))
 
@@ -75,7 +76,7 @@ class ChangedFeatures:
             if not len(wanted):
                 return part.read_features(slice(0, 0))
             span = slice(int(wanted[0]), int(wanted[-1]) + 1)
-            return part.read_features(span)[wanted - span.start]
+            return part.read_features(span)[send(wanted - span.start, self.device)]
 
         return OpenPart(
             sample_ids=part.sample_ids.take(to_arrow(chosen.numpy()))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from difficulty_service.base.device_copies import fetch_all, send
 from difficulty_service.base.errors import StatisticsError
 from difficulty_service.base.plugins import function_of
 from difficulty_service.base.tables import strings_to_arrow, to_arrow
@@ -19,9 +21,9 @@ from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.gaussian import Gaussians
 from difficulty_service.gaussians.leave_one_out import compare_left_out, leave_one_out_rmd
 from difficulty_service.gaussians.products import (
-    BLOCK_ROWS,
     CHUNK_ROWS,
     Workspace,
+    block_rows,
     chunk_ranges,
     one_thread_per_product,
 )
@@ -36,6 +38,9 @@ from difficulty_service.settings.options import ScorerOptions
 
 NAMED_LABELS = ("label", "nearest_label", "suggested_label")
 """Columns of class indices, beside each of which is one of the names."""
+
+THREADS_OF_GPU = 2
+"""Number of threads that give work to a GPU: one goes on while the other one waits."""
 
 HASH_COLUMN = "hash"
 """Column with a hash of the features, which the score file does not hold."""
@@ -115,14 +120,15 @@ def score_rows(  # noqa: PLR0913 - each is another part of a fit
         names=strings_to_arrow(classes.names),
         gaussians=prepared,
         prepare=gaussians.prepare,
-        distances=relative_mahalanobis(prepared).distances_of_block,
+        distances=relative_mahalanobis(prepared, store.device).distances_of_block,
         left_out=left_out,
         posteriors=posteriors,
         work=Workspace(),
     )
     first_row = 0
     with one_thread_per_product():
-        for batch in map_in_order(score_piece, store.pieces(CHUNK_ROWS), num_workers()):
+        workers = num_workers() if store.device.type == "cpu" else THREADS_OF_GPU
+        for batch in map_in_order(score_piece, store.pieces(CHUNK_ROWS), workers):
             if batch is None:
                 continue
             rows = slice(first_row, first_row + len(batch))
@@ -153,10 +159,10 @@ class _PieceScorer:
         if not len(part.labels):
             return None
         labels = self.classes.label_of[part.labels]
-        block_rows = max(1, BLOCK_ROWS // self.store.runs) * self.store.runs
+        at_once = max(1, block_rows(self.store.device) // self.store.runs) * self.store.runs
         blocks = [
             self._columns(part.read_features(block), labels[block], part.labels[block])
-            for block in chunk_ranges(len(labels), block_rows)
+            for block in chunk_ranges(len(labels), at_once)
         ]
         columns = {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
         arrays = {name: to_arrow(values.numpy()) for name, values in columns.items()}
@@ -176,17 +182,22 @@ class _PieceScorer:
 
     def _columns(self, features: Tensor, labels: Tensor, store_labels: Tensor) -> dict[str, Tensor]:
         """Columns of one block; the runs of a sample are averaged."""
-        runs = self.store.runs
-        hashes = hash_rows(features) if runs == 1 else None
+        runs, device = self.store.runs, features.device
+        hashes = [hash_rows(features)] if runs == 1 else []
         posteriors: dict[str, Tensor] = {}
         if self.posteriors is not None:
-            posteriors = self.posteriors.columns(features, store_labels[::runs].contiguous())
+            own = send(store_labels[::runs].contiguous(), device)
+            posteriors = self.posteriors.columns(features, own)
+        features = self.prepare(features)
+        fitted = torch.where(labels < self.classes.num_fitted, labels, -1)
+        rows = self.distances(features, send(fitted, device), self.work)
+        # All at once, because a GPU is waited for each time.
+        found = iter(fetch_all([*rows.columns(), *posteriors.values(), *hashes]))
+        rows = Distances(*islice(found, len(rows.columns())))
+        posteriors = dict(zip(posteriors, islice(found, len(posteriors)), strict=True))
         for name in ("suggested_label", *LIKELIEST_CLASSES):
             if name in posteriors:
                 posteriors[name] = self.classes.label_of[posteriors[name]].int()
-        features = self.prepare(features)
-        fitted = torch.where(labels < self.classes.num_fitted, labels, -1)
-        rows = self.distances(features, fitted, self.work)
         by_sample = {
             name: getattr(rows, name).view(-1, runs) for name in ("md", "md_agnostic", "rmd")
         }
@@ -198,8 +209,8 @@ class _PieceScorer:
             "label_margin": margins,
             **posteriors,
         }
-        if hashes is not None:
-            columns[HASH_COLUMN] = torch.from_numpy(hashes.view(np.int64))
+        if hashes:
+            columns[HASH_COLUMN] = next(found)
         else:
             columns["rmd_std"] = by_sample["rmd"].std(dim=1).float()
         if self.left_out:
@@ -218,7 +229,8 @@ class _PieceScorer:
         """
         runs = self.store.runs
         if self.left_out and self.gaussians.within.ridge > 0:
-            return compare_left_out(self.gaussians, features, labels, rows.md_agnostic)
+            # Of few samples, and so on the CPU.
+            return compare_left_out(self.gaussians, features.cpu(), labels, rows.md_agnostic)
         if runs == 1:
             return rows.nearest_label, rows.label_margin
         # The mean distances to two classes differ as the distances of the mean features do.
@@ -244,7 +256,7 @@ def _scores_of_all(
         rows.append(features.view(-1, store.runs, features.shape[1]).mean(dim=1))
         labels.append(part.labels[:: store.runs])
     samples = Samples(
-        torch.cat(rows),
+        torch.cat(rows).cpu(),
         torch.cat(labels).long(),
         len(store.class_names),
         store.description.seed,

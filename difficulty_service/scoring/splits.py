@@ -63,7 +63,7 @@ class Block:
     features: Tensor
     lengths: Tensor
     is_known: NDArray[np.bool_]
-    hashes: NDArray[np.uint64]
+    hashes: NDArray[np.int64]
     contents: NDArray[np.uint8] | None
 
     def __len__(self) -> int:
@@ -201,7 +201,7 @@ class Split:
             features=features / lengths[:, None],
             lengths=lengths,
             is_known=is_known.numpy(),
-            hashes=hash_rows(features),
+            hashes=hash_rows(features).numpy(),
             contents=None if contents is None else bytes_of(contents)[chosen],
         )
 

@@ -386,7 +386,7 @@ class _ScoreRows:
         """The columns that need all samples, by their names, and the metadata of the score file."""
         copies: dict[str, Duplicates] = {}
         if self._store.runs == 1:  # crops of copies differ
-            hashes = np.frombuffer(self._hashes, np.uint64)
+            hashes = np.frombuffer(self._hashes, np.int64)
             copies["duplicate_of"] = found = find_duplicates(self._store, hashes)
             self.counts.duplicates = len(found.positions)
         threshold = self._options.near_duplicates

@@ -1,14 +1,20 @@
 """Fitting and scoring of features on a pretended GPU."""
 
+import warnings
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 
+from difficulty_service import score
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.fitting import fit
+from difficulty_service.scorers import suspicion
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.scorers.near_copies import near_pairs_between
+from difficulty_service.scoring.duplicates import hash_rows
 from tests.pretend.counting import counted
 
 NUM_CLASSES, DIM = 4, 16
@@ -63,8 +69,56 @@ def search_near_copies(tiles: int) -> dict[str, Any]:
     return {**counts, "same": found["there"] == found["here"], "pairs": len(found["here"])}
 
 
-def _blobs(num_samples: int) -> tuple[Tensor, Tensor]:
+def score_tensors(
+    num_samples: int, options: dict[str, Any], covariance_samples: int = 256
+) -> dict[str, Any]:
+    """What `ds.score` of tensors waits for, and how far its columns are from those of the CPU.
+
+    A row has no number and another one is a copy. The difference of a column is relative to its
+    largest value.
+
+    Args:
+        covariance_samples: Samples for each dimension of the covariance of `suspicion`.
+    """
+    features, labels = _blobs(num_samples, apart=0.8)
+    features[NUM_CLASSES] = features[0]  # of the same class
+    features[2 * NUM_CLASSES] = torch.nan
+    there, labels_there = features.to(CUDA), labels.to(CUDA)
+    tables: list[pa.Table] = []
+
+    def score_there() -> None:
+        tables.append(score(there, labels_there, **options).to_arrow())
+
+    usual = suspicion.COVARIANCE_SAMPLES_PER_DIMENSION
+    suspicion.COVARIANCE_SAMPLES_PER_DIMENSION = covariance_samples
+    try:
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            counts = counted(score_there)
+            tables.append(score(features, labels, **options).to_arrow())
+    finally:
+        suspicion.COVARIANCE_SAMPLES_PER_DIMENSION = usual
+    names = tables[1].column_names
+    return {**counts, "apart": {name: _apart(*(table[name] for table in tables)) for name in names}}
+
+
+def _apart(ours: pa.ChunkedArray, theirs: pa.ChunkedArray) -> float:
+    if not pa.types.is_floating(theirs.type):
+        return float(ours.to_pylist() != theirs.to_pylist())
+    one, other = (column.to_numpy() for column in (ours, theirs))
+    np.testing.assert_array_equal(np.isnan(one), np.isnan(other))
+    return float(np.nanmax(np.abs(one - other)) / np.nanmax(np.abs(other)))
+
+
+def hash_there(dim: int, dtype: str) -> list[list[int]]:
+    """The hashes of some rows by a GPU, and by the CPU."""
+    rows = torch.randn(5, dim, generator=torch.Generator().manual_seed(0))
+    rows = rows.to(getattr(torch, dtype))
+    return [hash_rows(rows.to(CUDA)).tolist(), hash_rows(rows).tolist()]
+
+
+def _blobs(num_samples: int, apart: float = 2.0) -> tuple[Tensor, Tensor]:
+    """Classes whose means are so many deviations apart in each direction."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(num_samples) % NUM_CLASSES
-    means = 2 * torch.randn(NUM_CLASSES, DIM, generator=generator)
+    means = apart * torch.randn(NUM_CLASSES, DIM, generator=generator)
     return means[labels] + torch.randn(num_samples, DIM, generator=generator), labels

@@ -42,6 +42,47 @@ def test_a_fit_waits_once_for_each_further_chunk(on_gpus: Call) -> None:
     require_within("fit", "a chunk more", {**a_chunk, "lines": three["fit"]["lines"]})
 
 
+SCORED: dict[str, tuple[int, dict[str, Any], int]] = {
+    "a ridge": (40, {}, 256),
+    "landmarks": (9000, {"scorers": ["suspicion", "agree"]}, 256),
+    "bfloat16": (30_000, {}, 256),
+    "a covariance of some samples": (30_000, {}, 4),
+    "near copies": (5000, {"scorers": ["rmd"], "near_duplicates": 0.99}, 256),
+    "marks": (5000, {"marks": {"sample_id": ["3", "12"], "mark": ["drop", "keep"]}}, 256),
+}
+"""Numbers of samples, options of `score`, and samples for each dimension of a covariance."""
+
+
+@pytest.mark.parametrize("path", SCORED)
+def test_scores_of_tensors_on_a_gpu_are_those_of_the_cpu(path: str, on_gpus: Call) -> None:
+    apart = on_gpus(f"{PATHS}:score_tensors", *SCORED[path])["apart"]
+
+    inexact = {"bfloat16": 2e-3, "a covariance of some samples": 2e-3}
+    assert {"rmd", "duplicate_of"} < apart.keys()
+    assert max(apart.values()) < inexact.get(path, 5e-4), apart
+
+
+@pytest.mark.parametrize("scorer", ["rmd", "suspicion"])
+def test_scores_of_tensors_keep_to_their_budget_of_waits_for_more_rows(
+    scorer: str, on_gpus: Call
+) -> None:
+    few, many = (
+        on_gpus(f"{PATHS}:score_tensors", 4096 * parts, {"scorers": [scorer]}) for parts in (2, 4)
+    )
+
+    more = {kind: (many[kind] - few[kind]) / 2 for kind in ("wait", "blocking copy")}
+    require_within("score, from Python", scorer, {**more, "lines": many["lines"]})
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dim", [6, 7])
+def test_a_gpu_hashes_rows_as_the_cpu_does(dim: int, dtype: str, on_gpus: Call) -> None:
+    there, here = on_gpus(f"{PATHS}:hash_there", dim, dtype)
+
+    assert len(set(here)) == 5
+    assert there == here
+
+
 def test_a_search_for_near_copies_keeps_to_its_budget_and_finds_what_the_cpu_finds(
     on_gpus: Call,
 ) -> None:

@@ -42,7 +42,7 @@ def column(duplicates: Duplicates) -> dict[int, str]:
 def test_copies_point_to_the_first_sample_with_their_features(tmp_path: Path, dim: int) -> None:
     store, features = make_store(tmp_path, dim, copies=[(7, 2), (50, 2), (59, 58)])
 
-    duplicates = find_duplicates(store, hash_rows(features))
+    duplicates = find_duplicates(store, hash_rows(features).numpy())
 
     assert column(duplicates) == {7: "s2", 50: "s2", 59: "s58"}
     assert duplicates.column(50, 5).to_pylist() == ["s2", None, None, None, None]
@@ -51,7 +51,7 @@ def test_copies_point_to_the_first_sample_with_their_features(tmp_path: Path, di
 def test_copies_with_different_labels_are_counted_and_the_first_are_named(tmp_path: Path) -> None:
     store, features = make_store(tmp_path, copies=[(4, 2), (50, 2), (51, 2), (59, 58), (20, 10)])
 
-    duplicates = find_duplicates(store, hash_rows(features))
+    duplicates = find_duplicates(store, hash_rows(features).numpy())
 
     assert duplicates.num_conflicting == 4 + 2
     assert duplicates.conflict == (Copy("s2", 0), Copy("s51", 1))
@@ -60,7 +60,7 @@ def test_copies_with_different_labels_are_counted_and_the_first_are_named(tmp_pa
 def test_rows_that_only_share_a_hash_are_no_copies(tmp_path: Path) -> None:
     store, _ = make_store(tmp_path, copies=[(7, 2)])
 
-    duplicates = find_duplicates(store, np.zeros(SAMPLES, np.uint64))
+    duplicates = find_duplicates(store, np.zeros(SAMPLES, np.int64))
 
     assert column(duplicates) == {7: "s2"}
 
