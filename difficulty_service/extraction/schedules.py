@@ -3,7 +3,7 @@
 import io
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -120,11 +120,11 @@ IMAGES_PER_TURN = 256
 def encoded_batches(
     task: ExtractionTask,
     backbone: Backbone,
-    shards: Sequence[int],
+    shards: Iterable[int],
     clock: StageClock | None,
     kept: KeptProcesses | None = None,
 ) -> Generator[Batch, None, None]:
-    """All batches of some shards, encoded, in order.
+    """All batches of some shards, encoded, in order; `shards` is read once where there are `kept`.
 
     `_on_gpu` and its two siblings say which thread or process does what. Closing the generator
     ends them, but processes that were `kept` until then only if it has not come to its end.
@@ -132,10 +132,11 @@ def encoded_batches(
     options, device = task.options, task.network.device
     batch_size = options.batch_size or suitable_batch_size(device, backbone)
     images_per_batch = max(1, batch_size // len(options.run_numbers))
+    if kept is None:
+        shards = [*shards]
+        kept = KeptProcesses(sum(len(task.dataset.shard_positions(shard)) for shard in shards))
     groups = _grouped(task, shards, images_per_batch)
     if device.type != "cpu":
-        num_images = sum(len(task.dataset.shard_positions(shard)) for shard in shards)
-        kept = kept or KeptProcesses(num_images)
         return _on_gpu(task, backbone, groups, batch_size, clock, kept)
     if backbone.one_core or _is_small(backbone):
         return _on_threads(task, backbone, groups, clock)

@@ -1,7 +1,7 @@
 """One shard of a dataset through a backbone: images in, one part of a feature store out."""
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from itertools import groupby
 
@@ -38,35 +38,32 @@ def extract_shard(
     backbone: Backbone,
     shard: int,
     on_batch: BatchCallback = ignore_batch,
-    kept: KeptProcesses | None = None,
 ) -> ExtractedShard:
-    """Features of the new images of a shard, in order, and which images are known or bad.
-
-    A batch never crosses the border of a shard, so a shard's features do not depend on what was
-    extracted before it. Processes that decode for a GPU are kept for the next one, where there is
-    something to keep them.
-    """
-    ((_, extracted),) = extract_shards(task, backbone, [shard], on_batch, kept=kept)
+    """As `extract_shards`, of one shard."""
+    ((_, extracted),) = extract_shards(task, backbone, [shard], on_batch)
     return extracted
 
 
 def extract_shards(  # noqa: PLR0913 - what is extracted, who is told, and what measures it
     task: ExtractionTask,
     backbone: Backbone,
-    shards: Sequence[int],
+    shards: Iterable[int],
     on_batch: BatchCallback = ignore_batch,
     on_unfinished: ShardCallback = ignore_shard,
     clock: StageClock | None = None,
     *,
     kept: KeptProcesses | None = None,
 ) -> Generator[tuple[int, ExtractedShard], None, None]:
-    """Extracts shards one after another.
+    """Features of the new images of each shard, in order, and which images are known or bad.
 
-    Images are read and decoded ahead of the forward pass, across the borders of shards.
+    Images are read and decoded ahead of the forward pass, across the borders of shards. A batch
+    never crosses one, so a shard's features do not depend on what was extracted before it.
 
     Args:
+        shards: Each is asked for once the images of those before are being read.
         on_unfinished: Called with the finished batches of a shard, where an error or a key press
             ends the extraction, and every `UNFINISHED_SECONDS` before.
+        kept: Holds the processes that decode for a GPU afterwards; None to end them.
     """
 
     def join(batches: list[Batch]) -> ExtractedShard:

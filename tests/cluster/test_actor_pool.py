@@ -11,7 +11,11 @@ import torch
 from difficulty_service.base.cluster import ActorPlan, ClusterOptions, plan_actors
 from difficulty_service.base.errors import BackboneError, EngineError
 from difficulty_service.cli.wrong_call import as_option
-from difficulty_service.extraction.engines.actor_pool import ActorDied, ActorPool
+from difficulty_service.extraction.engines.actor_pool import (
+    SHARDS_PER_ACTOR,
+    ActorDied,
+    ActorPool,
+)
 from difficulty_service.extraction.engines.shard_extractor import Loaded, name_libraries
 from difficulty_service.extraction.extracted_shard import ExtractedShard
 from difficulty_service.features.errors_file import BadImage
@@ -124,12 +128,12 @@ def test_a_run_can_be_ended_before_any_actor_has_found_room() -> None:
     assert actors.extractions == []
 
 
-def test_no_actor_holds_more_than_two_shards() -> None:
+def test_no_actor_holds_more_shards_than_it_reads_ahead_into() -> None:
     actors = Scripted()
 
     run(actors, shards=20)
 
-    assert actors.most_assigned == 2
+    assert actors.most_assigned == SHARDS_PER_ACTOR
 
 
 def test_shards_of_an_actor_that_died_come_back_once_as_well() -> None:

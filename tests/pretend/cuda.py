@@ -117,6 +117,7 @@ def install(driver: str, number: int = 2) -> None:
         "get_device_properties": lambda _device=None: PROPERTIES,
         "is_available": lambda: True,
         "is_bf16_supported": lambda **_options: True,
+        "is_current_stream_capturing": lambda: False,
         "is_initialized": lambda: True,
         "manual_seed": lambda _seed: None,
         "manual_seed_all": lambda _seed: None,

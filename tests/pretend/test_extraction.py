@@ -44,8 +44,12 @@ def test_images_that_processes_decode_keep_to_the_same_budget(on_gpus: Call) -> 
 
 
 @pytest.mark.slow
-def test_an_actor_starts_the_processes_that_decode_once_for_all_its_shards(on_gpus: Call) -> None:
-    counted = on_gpus(f"{PATHS}:extract_as_actor")
+@pytest.mark.parametrize("announced", [False, True])
+def test_an_actor_starts_the_processes_that_decode_once_for_all_its_shards(
+    announced: bool,  # noqa: FBT001 - a parameter of the test
+    on_gpus: Call,
+) -> None:
+    counted = on_gpus(f"{PATHS}:extract_as_actor", announced)
 
     assert counted["starts"] == 1
     assert counted["apart"] < 1e-5

@@ -18,8 +18,8 @@ from difficulty_service.extraction.engines.shard_extractor import (
 from difficulty_service.extraction.extracted_shard import ExtractedShard
 from difficulty_service.extraction.shards import BatchCallback
 
-SHARDS_PER_ACTOR = 2
-"""Shards assigned to an actor at a time, so that the next one waits when one is done."""
+SHARDS_PER_ACTOR = 4
+"""Shards assigned to an actor at a time: it reads ahead into those that wait."""
 
 MAX_ATTEMPTS = 3
 """Number of actors that may die on a shard, or while they start, before the run ends."""
@@ -219,7 +219,7 @@ class ActorPool:
         try:
             extracted: ExtractedShard = self._actors.answer(ref)
         except ActorDied as error:
-            shard = next(iter(worker.assigned.values()))  # the actor worked on the first one only
+            shard = next(iter(worker.assigned.values()))  # of the others it has only read some
             self._attempts[shard] += 1
             self._failed_on[shard] = worker.node
             if self._attempts[shard] >= MAX_ATTEMPTS:

@@ -35,6 +35,9 @@ from difficulty_service.extraction.part_writer import PartWriter
 from difficulty_service.extraction.shards import BatchCallback
 from difficulty_service.extraction.task import ExtractionTask
 
+ANNOUNCEMENTS = "announcements"
+"""Requests to an actor that do not wait until those before them are answered."""
+
 
 def choose_on_cluster(device: str, cluster: ClusterOptions) -> torch.device:
     """The device of each actor; of `auto` a GPU where the cluster has any."""
@@ -94,7 +97,9 @@ class RayActors:
     def __init__(self, task: ExtractionTask, plan: ActorPlan) -> None:
         self._ray = load_ray()
         self._task, self._number = _put(task), plan.max_actors
-        self._remote = self._ray.remote(num_cpus=plan.cpus, num_gpus=plan.gpus)(ShardActor)
+        self._remote = self._ray.remote(
+            num_cpus=plan.cpus, num_gpus=plan.gpus, concurrency_groups={ANNOUNCEMENTS: 1}
+        )(ShardActor)
         # On the node of the driver, so that they end together; it needs no core of its own.
         counter: Any = self._ray.remote(num_cpus=0)(ProgressCounter)
         self._counter = counter.options(scheduling_strategy=this_node()).remote()
@@ -112,7 +117,8 @@ class RayActors:
         return actor.load.remote(self._task, self._number)
 
     def extract(self, actor: Any, shard: int) -> Any:  # noqa: ANN401
-        """Has an actor extract a shard."""
+        """Has an actor extract a shard, of which it hears while it works on the ones before."""
+        actor.announce.options(concurrency_group=ANNOUNCEMENTS).remote(shard)
         return actor.extract.remote(shard, self._counter)
 
     def ready(self, references: Sequence[Any], timeout: float) -> Sequence[Any]:

@@ -4,11 +4,13 @@ Only this process writes, as on one device and on a cluster, so the features are
 shard whose process died is retried by a new one.
 """
 
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
@@ -185,6 +187,20 @@ def _serve(connections: Sequence[Connection], device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     extractor = ShardExtractor()
+    requests: SimpleQueue[tuple[str, tuple[Any, ...]] | None] = SimpleQueue()
+
+    def receive() -> None:
+        """Takes requests while one is being answered, to announce the shards of the next ones."""
+        try:
+            while True:
+                name, arguments = connection.recv()
+                if name == "extract":
+                    extractor.announce(*arguments)
+                requests.put((name, arguments))
+        except (EOFError, OSError):  # the parent has ended, or wants this to end
+            pass
+        finally:
+            requests.put(None)
 
     def report(shard: int, done: int, bad: int) -> None:
         connection.send(("progress", (shard, done, bad)))
@@ -195,9 +211,10 @@ def _serve(connections: Sequence[Connection], device: torch.device) -> None:
         "load": extractor.load,
         "extract": lambda shard: extractor.extract(shard, counter),
     }
-    with suppress(EOFError, OSError):  # the parent has ended, or wants this to end
-        while True:
-            name, arguments = connection.recv()
+    threading.Thread(target=receive, name="requests", daemon=True).start()
+    with suppress(OSError):
+        while (request := requests.get()) is not None:
+            name, arguments = request
             reply: tuple[str, object]
             try:
                 reply = "answer", methods[name](*arguments)

@@ -1,7 +1,8 @@
 """Extracts shards in the processes of a cluster, whose nodes must have the same environment."""
 
 import time
-from collections.abc import Collection, Mapping
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -16,7 +17,7 @@ from difficulty_service.base.wording import differences
 from difficulty_service.extraction.decoding_processes import KeptProcesses
 from difficulty_service.extraction.extracted_shard import ExtractedShard
 from difficulty_service.extraction.policy import settle_runtime
-from difficulty_service.extraction.shards import BatchCallback, extract_shard
+from difficulty_service.extraction.shards import BatchCallback, extract_shards, ignore_batch
 from difficulty_service.extraction.task import ExtractionTask
 
 REPORT_SECONDS = 0.5
@@ -68,8 +69,15 @@ def name_libraries(libraries: Collection[str | None]) -> str | None:
 class ShardExtractor:
     """Extracts shards, one after another, with the backbone loaded once.
 
-    Processes that decode for a GPU, too, are started once.
+    Processes that decode for a GPU, too, are started once, and read ahead into the shards that are
+    announced.
     """
+
+    def __init__(self) -> None:
+        self._announced: deque[int] = deque()
+        self._begun: set[int] = set()
+        self._results: Iterator[tuple[int, ExtractedShard]] = iter(())
+        self._report: BatchCallback = ignore_batch
 
     def load(self, task: ExtractionTask, actors: int = 1) -> Loaded:
         """Loads the backbone for a task that so many actors share."""
@@ -81,6 +89,10 @@ class ShardExtractor:
         self._backbone = settle_runtime(task, backbone, len(task.dataset.labels)).backbone
         self._kept = KeptProcesses(len(task.dataset.labels) // actors)
         return Loaded(environment(task, self._backbone.weights_sha256), runtime_of(self._backbone))
+
+    def announce(self, shard: int) -> None:
+        """Says that a shard will be asked for after those before it; any thread may call this."""
+        self._announced.append(shard)
 
     def extract(self, shard: int, counter: Any) -> ExtractedShard:  # noqa: ANN401 - an actor's handle
         """Extracts a shard; reports its progress to the counter about twice a second."""
@@ -94,7 +106,27 @@ class ShardExtractor:
                 reported = time.monotonic()
                 counter.report.remote(shard, done, bad)
 
-        return extract_shard(self._task, self._backbone, shard, report, self._kept)
+        self._report = report
+        if shard not in self._begun:
+            self._results = extract_shards(
+                self._task,
+                self._backbone,
+                self._with_announced(shard),
+                lambda images, bad: self._report(images, bad),
+                kept=self._kept,
+            )
+        _, extracted = next(self._results)
+        return extracted
+
+    def _with_announced(self, shard: int) -> Iterator[int]:
+        """That shard, and each that is announced before the images of the last one are all read."""
+        self._begun.add(shard)
+        yield shard
+        while self._announced:
+            following = self._announced.popleft()
+            if following not in self._begun:
+                self._begun.add(following)
+                yield following
 
 
 class ProgressCounter:
