@@ -95,7 +95,7 @@ bench: $(INSTALLED) ## speed and memory beside other packages and the machine's 
 	    echo "$$name"; $(BIN)/python -m "benchmarks.$$name" || ended_early="$$ended_early $$name"; \
 	done; [ -z "$$ended_early" ] || { echo "ended early:$$ended_early"; exit 1; }
 
-# CARRIED=build/carried: on a machine without a network, whose python3 has PyTorch.
+# CARRIED=build/carried: on a machine without a network, whose python3 has PyTorch and SciPy.
 gpu: $(if $(CARRIED),,$(INSTALLED)) ## what an NVIDIA GPU does: tests, extraction, statistics, training (ten minutes)
 	$(if $(CARRIED),python3 -m benchmarks.gpu.carried run $(CARRIED),$(BIN)/python -m benchmarks.gpu)
 

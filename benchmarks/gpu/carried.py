@@ -4,7 +4,7 @@ Here, with a network:
 
     python -m benchmarks.gpu.carried pack [--python 3.12] [--megabytes 64] [--out build/carried]
 
-There, where Python has PyTorch, torchvision, timm, transformers and NumPy:
+There, where Python has PyTorch, torchvision, timm, transformers, NumPy and SciPy:
 
     python3 -m benchmarks.gpu.carried run build/carried [--minutes 8 ...]
 
@@ -14,6 +14,7 @@ is the part that needs it. Nothing here imports a package.
 """
 
 import argparse
+import importlib.util
 import io
 import lzma
 import os
@@ -29,13 +30,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
+NEEDED_THERE = ("torch", "torchvision", "timm", "transformers", "numpy", "scipy")
+"""Modules that are too large to be carried."""
+
 PACKAGES = (
     *("threadpoolctl", "xxhash", "psutil", "accelerate"),
     *("pydantic", "pydantic-core", "annotated-types", "typing-inspection", "typing-extensions"),
     *("cyclopts", "attrs", "docstring-parser", "rich-rst", "docutils", "rich", "pygments"),
     *("markdown-it-py", "mdurl", "pytest", "pluggy", "iniconfig", "pytest-timeout"),
     *("pytorch-ood", "open-clip-torch", "ftfy", "wcwidth"),
-    *("pyarrow", "faiss-cpu", "scipy"),
+    *("pyarrow", "faiss-cpu"),
 )
 """Packages in the order in which they are taken, the most necessary ones first."""
 
@@ -148,6 +152,9 @@ def write_metadata(folder: Path) -> None:
 
 def run_measurements(carried: Path, arguments: Sequence[str]) -> int:
     """Unpacks the archives, and runs the measurements with them; gives their exit status."""
+    missing = [name for name in NEEDED_THERE if importlib.util.find_spec(name) is None]
+    if missing:
+        sys.exit(f"{sys.executable} has no {', '.join(missing)}: too large to be carried")
     with tempfile.TemporaryDirectory(prefix="difficulty-carried-") as folder:
         for archive in sorted(carried.glob("*.tar.xz")):
             with tarfile.open(archive) as packed:

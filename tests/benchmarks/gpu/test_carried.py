@@ -61,6 +61,15 @@ def test_measurements_find_the_carried_packages_and_take_their_options(
 PROGRAM = b"import carried_package; print('found the package')"
 
 
+def test_what_is_too_large_to_be_carried_is_named_where_it_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carried, "NEEDED_THERE", ("torch", "no_such_package"))
+
+    with pytest.raises(SystemExit, match="has no no_such_package: too large to be carried"):
+        run_measurements(tmp_path, [])
+
+
 def test_the_project_is_there_as_if_it_were_installed(tmp_path: Path) -> None:
     write_metadata(tmp_path)
 

@@ -81,10 +81,16 @@ def test_half_precision_features_are_scored(
 
 
 @pytest.mark.gpu
-def test_features_on_a_gpu_are_scored(features: Features, labels: Labels, scores: Scores) -> None:
-    on_gpu = score(torch.from_numpy(features).cuda(), torch.from_numpy(labels).cuda())
+def test_features_on_a_gpu_are_scored_alike_and_each_time_the_same(
+    features: Features, labels: Labels, scores: Scores
+) -> None:
+    there = torch.from_numpy(features).cuda(), torch.from_numpy(labels).cuda()
 
-    assert on_gpu.table == scores.table
+    on_gpu = score(*there)
+
+    np.testing.assert_allclose(on_gpu.rmd, scores.rmd, rtol=0, atol=1e-4 * np.abs(scores.rmd).max())
+    assert on_gpu["sample_id"].to_pylist() == scores["sample_id"].to_pylist()
+    assert score(*there).table == on_gpu.table
 
 
 @pytest.mark.slow
