@@ -12,7 +12,7 @@ from torch import Tensor
 
 from difficulty_service.base.device_copies import fetch_all, send
 from difficulty_service.base.errors import Setting, StatisticsError
-from difficulty_service.base.threads import map_in_order, num_workers
+from difficulty_service.base.threads import map_in_order
 from difficulty_service.gaussians.chunks import (
     Chunk,
     ChunkSource,
@@ -24,6 +24,7 @@ from difficulty_service.gaussians.products import (
     add_upper_gram,
     mirror_upper,
     one_thread_per_product,
+    threads_of,
 )
 
 PRODUCTS_OVERFLOW = -1
@@ -142,7 +143,7 @@ def accumulate_moments(
         return _ChunkSums(present, counts, sums, scatter, first_bad)
 
     with one_thread_per_product():
-        for chunk_sums in map_in_order(sum_chunk, source.chunks(), num_workers()):
+        for chunk_sums in map_in_order(sum_chunk, source.chunks(), threads_of(device)):
             total.counts.index_add_(0, chunk_sums.present, chunk_sums.counts)
             add_rows(total.class_sums, send(chunk_sums.present, device), chunk_sums.sums.double())
             total.scatter.add_(chunk_sums.scatter)

@@ -20,6 +20,7 @@ from torch import Tensor
 from difficulty_service.base.device_copies import send
 from difficulty_service.base.float32_products import full_float32
 from difficulty_service.base.processors import computes_in_bfloat16
+from difficulty_service.base.threads import num_workers
 from difficulty_service.gaussians import blas
 
 BLOCK_ROWS = 1 << 10
@@ -33,6 +34,10 @@ MOST_CHUNK_ROWS = 1 << 14
 
 ENOUGH_CHUNKS = 32
 """Number of chunks that keeps all threads busy until the end; larger chunks need more rows."""
+
+THREADS_OF_GPU = 2
+"""Number of threads that give work to a GPU: one goes on while the other one waits. Each of them
+holds its own matrices there."""
 
 MIRRORED_ROWS = 1 << 8
 """Rows of a symmetric matrix whose lower triangle is filled at a time."""
@@ -65,6 +70,11 @@ def one_thread_per_product() -> Iterator[None]:
 def block_rows(device: torch.device) -> int:
     """Rows that are processed at a time; an accelerator takes many more than a core."""
     return BLOCK_ROWS if device.type == "cpu" else MOST_CHUNK_ROWS
+
+
+def threads_of(device: torch.device) -> int:
+    """Threads that take chunks of rows: one for each core, or the few that keep a GPU busy."""
+    return num_workers() if device.type == "cpu" else THREADS_OF_GPU
 
 
 def summed_rows(num_rows: int) -> int:

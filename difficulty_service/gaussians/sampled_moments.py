@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from difficulty_service.base.device_copies import fetch_all, send
-from difficulty_service.base.threads import map_in_order, num_workers
+from difficulty_service.base.threads import map_in_order
 from difficulty_service.gaussians.chunks import Chunk, ChunkSource
 from difficulty_service.gaussians.moments import (
     Moments,
@@ -28,6 +28,7 @@ from difficulty_service.gaussians.products import (
     matmul,
     mirror_upper,
     one_thread_per_product,
+    threads_of,
 )
 from difficulty_service.gaussians.row_sample import choose_samples
 
@@ -138,7 +139,7 @@ def accumulate_sampled_moments(
     weighed = torch.zeros_like(total.class_sums)
     weights = total.class_sums.new_zeros(num_classes)
     numbered = zip(source.chunks(), accumulate(counts[:-1], initial=0), strict=True)
-    for part in map_in_order(sum_chunk, numbered, num_workers()):
+    for part in map_in_order(sum_chunk, numbered, threads_of(device)):
         total.counts.index_add_(0, part.present, part.counts)
         present = send(part.present, device)
         add_rows(total.class_sums, present, part.sums.double())

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from difficulty_service.base.device_copies import fetch_all, send
 from difficulty_service.base.errors import StatisticsError, UnknownLabel
-from difficulty_service.base.threads import map_in_order, num_workers
+from difficulty_service.base.threads import map_in_order
 from difficulty_service.gaussians.discriminant import compute_discriminant
 from difficulty_service.gaussians.feature_map import scale_to_unit_length
 from difficulty_service.gaussians.gaussian import Gaussians
@@ -34,6 +34,7 @@ from difficulty_service.gaussians.products import (
     project,
     projection,
     squared_lengths,
+    threads_of,
 )
 
 DISTANCES_PER_BLOCK = 1 << 20
@@ -203,7 +204,7 @@ class MahalanobisScorer:
             if len(ranges) == 1:  # starting a thread takes longer than scoring a few rows
                 columns = score_chunk(ranges[0])
             else:
-                workers = num_workers() if features.device.type == "cpu" else 1
+                workers = threads_of(features.device)
                 columns = concatenate(map_in_order(score_chunk, ranges, workers))
             return fetch_all(columns)
 

@@ -16,7 +16,7 @@ from difficulty_service.base.device_copies import fetch_all, send
 from difficulty_service.base.errors import StatisticsError
 from difficulty_service.base.plugins import function_of
 from difficulty_service.base.tables import strings_to_arrow, to_arrow
-from difficulty_service.base.threads import map_in_order, num_workers
+from difficulty_service.base.threads import map_in_order
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.gaussian import Gaussians
 from difficulty_service.gaussians.leave_one_out import compare_left_out, leave_one_out_rmd
@@ -26,6 +26,7 @@ from difficulty_service.gaussians.products import (
     block_rows,
     chunk_ranges,
     one_thread_per_product,
+    threads_of,
 )
 from difficulty_service.scorers import Samples
 from difficulty_service.scorers.faiss_package import load_faiss
@@ -38,9 +39,6 @@ from difficulty_service.settings.options import ScorerOptions
 
 NAMED_LABELS = ("label", "nearest_label", "suggested_label")
 """Columns of class indices, beside each of which is one of the names."""
-
-THREADS_OF_GPU = 2
-"""Number of threads that give work to a GPU: one goes on while the other one waits."""
 
 HASH_COLUMN = "hash"
 """Column with a hash of the features, which the score file does not hold."""
@@ -127,7 +125,7 @@ def score_rows(  # noqa: PLR0913 - each is another part of a fit
     )
     first_row = 0
     with one_thread_per_product():
-        workers = num_workers() if store.device.type == "cpu" else THREADS_OF_GPU
+        workers = threads_of(store.device)
         for batch in map_in_order(score_piece, store.pieces(CHUNK_ROWS), workers):
             if batch is None:
                 continue

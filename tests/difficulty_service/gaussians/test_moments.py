@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from difficulty_service.base.errors import StatisticsError
-from difficulty_service.gaussians import moments as moments_module
+from difficulty_service.gaussians import products
 from difficulty_service.gaussians.moments import (
     Moments,
     compute_moments,
@@ -76,10 +76,10 @@ def test_parallel_workers_give_the_same_bits_as_one(
 ) -> None:
     features, labels = make_features(1000)
     features = features.float()
-    monkeypatch.setattr(moments_module, "num_workers", lambda: 1)
+    monkeypatch.setattr(products, "num_workers", lambda: 1)
     alone = compute_moments(features, labels, pilot_of(features), NUM_CLASSES)
 
-    monkeypatch.setattr(moments_module, "num_workers", lambda: 5)
+    monkeypatch.setattr(products, "num_workers", lambda: 5)
     side_by_side = compute_moments(features, labels, pilot_of(features), NUM_CLASSES)
 
     assert_same_bits(alone, side_by_side)

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from difficulty_service.base.errors import StatisticsError
-from difficulty_service.gaussians import sampled_moments
+from difficulty_service.gaussians import products
 from difficulty_service.gaussians.chunks import TensorChunks
 from difficulty_service.gaussians.gaussian import covariance_within
 from difficulty_service.gaussians.moments import Moments, accumulate_moments, pilot_of
@@ -84,7 +84,7 @@ def test_the_moments_have_the_same_bytes_with_any_number_of_threads(
     chosen = choose_weighted_rows(ROWS, CERTAIN, 3500, seed=1)
     found = []
     for threads in (1, 3):
-        monkeypatch.setattr(sampled_moments, "num_workers", lambda threads=threads: threads)
+        monkeypatch.setattr(products, "num_workers", lambda threads=threads: threads)
         found.append(sampled(features.float(), labels, chosen))
 
     assert found[0].scatter.equal(found[1].scatter)

@@ -248,7 +248,7 @@ def test_a_large_dataset_has_the_same_bytes_again_with_any_number_of_threads(
     features, labels, _ = planted_errors(20_000)
     found = []
     for threads in (1, 3):
-        for module in ("sampled_moments", "label_rule"):
+        for module in ("products", "label_rule"):
             monkeypatch.setattr(
                 f"difficulty_service.gaussians.{module}.num_workers",
                 lambda threads=threads: threads,
