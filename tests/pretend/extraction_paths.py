@@ -2,6 +2,7 @@
 
 import io
 import tempfile
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +25,7 @@ from difficulty_service.scoring.pipeline import ScoreRequest, make_plan, score_d
 from difficulty_service.settings.machine import NetworkOptions, RunOptions
 from difficulty_service.settings.run import Run
 from tests import small_clip
-from tests.pretend.counting import Rounds
+from tests.pretend.counting import Rounds, counted
 
 BATCH_SIZE, NUM_BATCHES = 4, 6
 NUM_ROUNDS = 3
@@ -159,13 +160,19 @@ def encode_by_server(device: str, rounds: Rounds | None = None) -> Tensor:
     return torch.stack([row for row in rows if isinstance(row, Tensor)])
 
 
-def score(device: str) -> None:
-    """Scores images as the command does."""
-    with tempfile.TemporaryDirectory() as folder:
+def score(device: str, folder: str | None = None) -> None:
+    """Scores images as the command does, with what it has extracted in a folder before."""
+    with nullcontext(folder) if folder else tempfile.TemporaryDirectory() as place:
         machine = RunOptions(device=device, precision="fp32", workers=1)
         network = NetworkOptions(backbone="builtin")
-        run = Run(source=folder, features=Path(folder) / "f", machine=machine, network=network)
-        score_dataset(make_plan(run), ScoreRequest(Path(folder) / "s.parquet"), dataset=_images(32))
+        run = Run(source=place, features=Path(place) / "f", machine=machine, network=network)
+        score_dataset(make_plan(run), ScoreRequest(Path(place) / "s.parquet"), dataset=_images(32))
+
+
+def score_again(folder: str) -> dict[str, Any]:
+    """What the command waits for once the features are extracted: statistics and scores."""
+    score("cuda", folder)
+    return counted(lambda: score("cuda", folder))
 
 
 def _apart(there: Tensor, here: Tensor) -> float:
