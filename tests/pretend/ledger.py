@@ -60,12 +60,12 @@ class Ledger:
 
     def deliver(self, number: int) -> None:
         """Finishes the first so many of all copies that were ever begun."""
-        with self._lock:
+        with self._lock:  # until all are there, for other threads look at how many are
             ready = self._underway[: max(0, number - self._delivered)]
+            for finish in ready:
+                finish()
             del self._underway[: len(ready)]
             self._delivered += len(ready)
-        for finish in ready:
-            finish()
 
 
 def _place() -> str:

@@ -66,7 +66,7 @@ def test_a_compiled_model_is_one_graph_and_learns_the_same(
 ) -> None:
     compiled = losses(tmp_path / "compiled", {**settings, "training.compile": True})
 
-    # Of whole batches, of the last one, and of an evaluation.
-    assert 1 <= counters["stats"]["unique_graphs"] <= 3
     assert not counters["graph_break"]
+    # Of whole batches, the last one and those of an evaluation, once more for sizes that vary.
+    assert 1 <= counters["stats"]["unique_graphs"] <= 6
     assert compiled == pytest.approx(losses(tmp_path / "plain", settings), rel=1e-5)
