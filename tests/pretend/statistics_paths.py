@@ -70,7 +70,7 @@ def search_near_copies(tiles: int) -> dict[str, Any]:
 
 
 def score_tensors(
-    num_samples: int, options: dict[str, Any], covariance_samples: int = 256
+    num_samples: int, options: dict[str, Any], covariance_samples: tuple[int, int] = (64, 256)
 ) -> dict[str, Any]:
     """What `ds.score` of tensors waits for, and how far its columns are from those of the CPU.
 
@@ -78,7 +78,7 @@ def score_tensors(
     largest value.
 
     Args:
-        covariance_samples: Samples for each dimension of the covariance of `suspicion`.
+        covariance_samples: Fewest and most samples for each dimension of a covariance.
     """
     features, labels = _blobs(num_samples, apart=0.8)
     features[NUM_CLASSES] = features[0]  # of the same class
