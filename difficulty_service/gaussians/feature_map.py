@@ -85,9 +85,8 @@ class FeatureMap:
     def __call__(self, features: Tensor, work: Workspace) -> Tensor:
         """Maps features as they are, (samples, dim), to scaled unit vectors, then similarities.
 
-        On the device of the map.
-        In the dtype of the scale, of shape (samples, dim + landmarks), in memory that the next call
-        of the same thread overwrites.
+        On the device of the map and in the dtype of the scale, of shape (samples, dim +
+        landmarks), in memory that the next call of the same thread overwrites.
         """
         units = scale_to_unit_length(features, self.centre).to(self.scale.dtype)
         mapped = work.matrix("mapped", len(features), self.dim, units)

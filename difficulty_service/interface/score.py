@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias, Unpack
 
+import torch
+
 from difficulty_service.base.analyses import ability
 from difficulty_service.base.errors import CleaningError, ConfigError
 from difficulty_service.features.errors_file import describe_reasons
@@ -117,10 +119,21 @@ def score(  # noqa: PLR0913 - one parameter for each option
         },
     )
     require_packages(options)
-    source: FeatureSource = read_arrays(features, labels, ids, on_gpu=True)
-    if marks is not None:
-        source = apply_marks(source, MarkHistory(later=marks_of(marks)))
-    scores = Scores(score_in_memory(source, fit_store(source, options.fit), options))
+    decided = None if marks is None else MarkHistory(later=marks_of(marks))
+
+    def scored(*, on_gpu: bool) -> Scores:
+        source: FeatureSource = read_arrays(features, labels, ids, on_gpu=on_gpu)
+        if decided is not None:
+            source = apply_marks(source, decided)
+        return Scores(score_in_memory(source, fit_store(source, options.fit), options))
+
+    try:
+        scores = scored(on_gpu=True)
+    except torch.OutOfMemoryError:
+        scores = None  # what the error holds on to is released before the other attempt
+    if scores is None:
+        scores = scored(on_gpu=False)
+        warn(["the GPU of the features has too little memory left to score them: the CPU did"])
     warn(scores.warnings)
     return scores
 

@@ -2,6 +2,7 @@
 
 import warnings
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -9,12 +10,14 @@ import torch
 from torch import Tensor
 
 from difficulty_service import score
+from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.fitting import fit
 from difficulty_service.scorers import suspicion
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.scorers.near_copies import near_pairs_between
 from difficulty_service.scoring.duplicates import hash_rows
+from difficulty_service.scoring.fit_store import FittedGaussians, fit_store
 from tests.pretend.counting import counted
 
 NUM_CLASSES, DIM = 4, 16
@@ -99,6 +102,24 @@ def score_tensors(
         suspicion.COVARIANCE_SAMPLES_PER_DIMENSION = usual
     names = tables[1].column_names
     return {**counts, "apart": {name: _apart(*(table[name] for table in tables)) for name in names}}
+
+
+def score_without_room() -> dict[str, Any]:
+    """The scores of tensors on a GPU without memory, beside those of the CPU, and what is said."""
+    features, labels = _blobs(200)
+
+    def fit_where_there_is_room(source: FeatureSource, options: FitOptions) -> FittedGaussians:
+        if source.device.type != "cpu":
+            raise torch.OutOfMemoryError("out of memory")
+        return fit_store(source, options)
+
+    with (
+        patch("difficulty_service.interface.score.fit_store", fit_where_there_is_room),
+        warnings.catch_warnings(record=True, action="always") as told,
+    ):
+        found = score(features.to(CUDA), labels.to(CUDA)).to_arrow()
+    expected = score(features, labels).to_arrow()
+    return {"same": found.equals(expected), "told": [str(each.message) for each in told]}
 
 
 def _apart(ours: pa.ChunkedArray, theirs: pa.ChunkedArray) -> float:

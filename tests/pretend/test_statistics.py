@@ -62,6 +62,13 @@ def test_scores_of_tensors_on_a_gpu_are_those_of_the_cpu(path: str, on_gpus: Cal
     assert max(apart.values()) < inexact.get(path, 5e-4), apart
 
 
+def test_a_gpu_without_memory_leaves_the_scores_to_the_cpu(on_gpus: Call) -> None:
+    found = on_gpus(f"{PATHS}:score_without_room")
+
+    assert found["same"]
+    assert "too little memory left" in found["told"][0]
+
+
 @pytest.mark.parametrize("scorer", ["rmd", "suspicion"])
 def test_scores_of_tensors_keep_to_their_budget_of_waits_for_more_rows(
     scorer: str, on_gpus: Call

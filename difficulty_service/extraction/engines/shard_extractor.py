@@ -1,5 +1,6 @@
 """Extracts shards in the processes of a cluster, whose nodes must have the same environment."""
 
+import threading
 import time
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
@@ -76,6 +77,7 @@ class ShardExtractor:
     def __init__(self) -> None:
         self._announced: deque[int] = deque()
         self._begun: set[int] = set()
+        self._beginning = threading.Lock()
         self._results: Iterator[tuple[int, ExtractedShard]] = iter(())
         self._report: BatchCallback = ignore_batch
 
@@ -107,7 +109,7 @@ class ShardExtractor:
                 counter.report.remote(shard, done, bad)
 
         self._report = report
-        if shard not in self._begun:
+        if self._begin(shard):
             self._results = extract_shards(
                 self._task,
                 self._backbone,
@@ -120,13 +122,21 @@ class ShardExtractor:
 
     def _with_announced(self, shard: int) -> Iterator[int]:
         """That shard, and each that is announced before the images of the last one are all read."""
-        self._begun.add(shard)
         yield shard
         while self._announced:
             following = self._announced.popleft()
-            if following not in self._begun:
-                self._begun.add(following)
+            if self._begin(following):
                 yield following
+
+    def _begin(self, shard: int) -> bool:
+        """Whether nobody has begun to read a shard yet, which is then begun.
+
+        The next shard may be asked for just when what reads ahead finds it.
+        """
+        with self._beginning:
+            is_new = shard not in self._begun
+            self._begun.add(shard)
+            return is_new
 
 
 class ProgressCounter:
