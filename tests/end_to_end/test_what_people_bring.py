@@ -306,28 +306,20 @@ READ = {
         (SEMICOLONS, several("cat, dog")),
     ),
     "two labels by blanks": Brought(
-        text_table(
-            "table.csv", labels=("scab rust", "scab", "rust", "mildew", "mildew rust", "rust") * 2
-        ),
-        ("mildew", "mildew rust", "rust", "scab", "scab rust"),
-        (several("mildew rust"),),
+        text_table("table.csv", labels=("scab rust", "rust scab", "scab", "rust") * 3),
+        ("rust", "rust scab", "scab", "scab rust"),
+        (several("rust scab"),),
     ),
     "names of two words": Brought(
-        text_table(
-            "table.csv", labels=("oil palm", "palm", "oil", "red wine", "red cedar", "oil") * 2
-        ),
-        ("oil", "oil palm", "palm", "red cedar", "red wine"),
+        text_table("table.csv", labels=("oil palm", "oil", "palm", "red wine") * 3),
+        ("oil", "oil palm", "palm", "red wine"),
     ),
     "lists in text": Brought(
         text_table("table.csv", ";", labels=('["cat", "dog"]', '["cat"]') * 6),
         ('["cat", "dog"]', '["cat"]'),
         (SEMICOLONS, several('["cat", "dog"]')),
     ),
-    "names of towns": Brought(
-        text_table("table.csv", ";", labels=TOWNS * 3),
-        TOWNS,
-        (SEMICOLONS,),
-    ),
+    "names of towns": Brought(text_table("table.csv", ";", labels=TOWNS * 3), TOWNS, (SEMICOLONS,)),
     "folders": Brought(folders(), first_id="bird/0.png"),
     "a folder around the folders": Brought(folders("photos/photos/"), first_id=IN_TWO),
     "folders with files of macOS": Brought(
