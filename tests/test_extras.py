@@ -209,6 +209,7 @@ def test_the_core_scores_the_demo_and_draws_its_report(core: Run, tmp_path: Path
     assert (tmp_path / "demo" / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_every_name_of_the_python_interface_loads_from_the_core(core: Run) -> None:
     program = "import difficulty_service as ds; print({n for n in ds.__all__ if getattr(ds, n)})"
 
@@ -218,6 +219,7 @@ def test_every_name_of_the_python_interface_loads_from_the_core(core: Run) -> No
     assert "score_dataset" in done.stdout
 
 
+@pytest.mark.slow
 def test_help_lists_the_commands_of_all_extras(core: Run) -> None:
     done = core("-m", "difficulty_service", "--help")
 
@@ -249,6 +251,7 @@ def test_a_command_without_its_packages_is_one_line_with_the_remedy(
     )
 
 
+@pytest.mark.slow
 def test_training_from_python_without_its_packages_names_the_extra(core: Run) -> None:
     done = core("-c", "import trainer; trainer.train")
 
@@ -258,6 +261,7 @@ def test_training_from_python_without_its_packages_names_the_extra(core: Run) ->
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "package"), [("plot", "matplotlib"), ("review", "anywidget")])
 def test_a_notebook_without_its_packages_is_told_the_extra(
     core: Run, tmp_path: Path, method: str, package: str

@@ -89,6 +89,7 @@ def add_uv(packages: Path, code: int, interpreter: str = "/bin/sh") -> Path:
     return record
 
 
+@pytest.mark.slow
 def test_uv_is_told_where_pip_finds_packages_and_leaves_nothing_behind(
     python: Path, packages: Path
 ) -> None:
@@ -108,6 +109,7 @@ def test_uv_is_told_where_pip_finds_packages_and_leaves_nothing_behind(
     }
 
 
+@pytest.mark.slow
 def test_pip_installs_where_uv_fails(python: Path, packages: Path) -> None:
     record = add_uv(packages, 1)
 
@@ -117,6 +119,7 @@ def test_pip_installs_where_uv_fails(python: Path, packages: Path) -> None:
     assert has_small(python)
 
 
+@pytest.mark.slow
 def test_pip_installs_where_uv_cannot_be_run(python: Path, packages: Path) -> None:
     record = add_uv(packages, 0, interpreter="/missing/shell")
 
@@ -133,6 +136,7 @@ def test_pip_installs_where_there_is_no_uv(python: Path, packages: Path) -> None
     assert has_small(python)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", ["PIP_NO_INDEX", "PIP_PRE"])
 def test_pip_installs_where_it_has_a_setting_that_uv_is_not_told(
     python: Path, packages: Path, setting: str

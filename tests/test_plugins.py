@@ -209,6 +209,7 @@ def test_an_export_of_another_package_is_offered_and_written(
     assert (tmp_path / "ids.txt").read_text().splitlines()[0] == "square-0"
 
 
+@pytest.mark.slow
 def test_each_is_named_by_the_help_of_the_command_line(
     installed: Path, help_of_score: subprocess.CompletedProcess[str]
 ) -> None:

@@ -87,6 +87,7 @@ def test_no_option_needs_a_quote_or_a_bar() -> None:
     assert [option for option, sentence in options() if re.search(r"['\"|]", sentence)] == []
 
 
+@pytest.mark.slow
 def test_options_and_commands_are_said_without_detours() -> None:
     texts = [*options(), *((command, description(text)) for command, text in commands())]
 

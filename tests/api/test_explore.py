@@ -146,6 +146,7 @@ def test_a_picture_that_is_gone_is_replaced_by_the_reason(scores: Path) -> None:
     assert "the dataset can no" in answer.text
 
 
+@pytest.mark.slow
 def test_a_large_picture_is_shown_small_and_in_its_own_size(scores: Path) -> None:
     (scores.parent / "photos" / "dog" / "0.png").write_bytes(png_of("blue", (700, 30)))
     client, job = opened(scores)
@@ -298,6 +299,7 @@ def test_other_features_make_another_tsne(scores: Path) -> None:
     assert artifacts.size(key) is None
 
 
+@pytest.mark.slow
 def test_features_beside_the_scores_show_similar_images(scores: Path) -> None:
     folder = scores.with_suffix(".features")
     # In another order than the score file, and with an image that it does not have.
@@ -341,6 +343,7 @@ def test_images_are_found_by_words_with_the_weights_that_are_named(
     assert "as --weights" in searched
 
 
+@pytest.mark.slow
 def test_features_of_another_network_take_the_search_by_words_away(
     scores: Path, tmp_path: Path
 ) -> None:
@@ -375,6 +378,7 @@ def test_without_features_the_page_names_the_command_that_makes_them(scores: Pat
         assert "--features FOLDER" in text
 
 
+@pytest.mark.slow
 def test_other_features_replace_those_of_an_earlier_time(scores: Path, tmp_path: Path) -> None:
     ids = ["cat/0.png", "cat/1.png", "dog/0.png", "dog/1.png"]
     keep_features(scores, tmp_path / "first", ids)

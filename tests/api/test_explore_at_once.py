@@ -76,6 +76,7 @@ class Held:
             self._visit(client, f"/jobs/{rounds.current}")
 
 
+@pytest.mark.slow
 def test_pages_are_shown_while_the_map_is_being_made(
     scores: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,6 +121,7 @@ def test_features_beside_the_scores_that_cannot_be_used_are_told_and_pages_are_s
     assert note.startswith("There is no map, and no images like another one are shown: ")
 
 
+@pytest.mark.slow
 def test_features_that_are_added_already_are_not_awaited(
     scores: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,7 @@ RIGHT: dict[str, tuple[str, str | None]] = {
 }
 
 
+@pytest.mark.slow
 def test_scoring_again_replaces_the_scores_by_those_that_know_the_decisions(scores: Path) -> None:
     explorer = explorer_of(scores)
     with explorer.client:
@@ -114,6 +115,7 @@ def test_scoring_again_replaces_the_scores_by_those_that_know_the_decisions(scor
     assert remembered(scores) == RIGHT
 
 
+@pytest.mark.slow
 def test_the_first_page_is_the_dataset_until_there_are_rounds_to_choose_from(
     scores: Path,
 ) -> None:
@@ -130,6 +132,7 @@ def test_the_first_page_is_the_dataset_until_there_are_rounds_to_choose_from(
     assert ">Round 1</a>" in listed
 
 
+@pytest.mark.slow
 def test_a_round_is_scored_as_the_command_scores_it(scores: Path, tmp_path: Path) -> None:
     explorer = explorer_of(scores)
     with explorer.client:
@@ -146,6 +149,7 @@ def test_a_round_is_scored_as_the_command_scores_it(scores: Path, tmp_path: Path
     assert read_scores(scores).table.equals(read_scores(tmp_path / "command.parquet").table)
 
 
+@pytest.mark.slow
 def test_one_goes_back_to_a_round_and_forward_again_with_the_marks_of_each(scores: Path) -> None:
     before = read_scores(scores)
     explorer = explorer_of(scores)
@@ -168,6 +172,7 @@ def test_one_goes_back_to_a_round_and_forward_again_with_the_marks_of_each(score
     assert marks_forward == RIGHT | {"s2": ("relabel", "owl")}
 
 
+@pytest.mark.slow
 def test_scoring_an_earlier_round_again_starts_from_it(scores: Path) -> None:
     explorer = explorer_of(scores)
     with explorer.client:
@@ -295,6 +300,7 @@ def test_marks_that_drop_everything_are_explained_and_change_nothing(scores: Pat
     assert scores.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_without_features_marking_goes_on_but_scoring_again_is_not_offered(scores: Path) -> None:
     explorer = Explorer(scores, None)
     with explorer.client:

@@ -97,6 +97,7 @@ def test_a_job_lists_the_regions_of_the_command(
     assert {Path(each.image).stem for each in found.found[: len(GONE)]} == gone
 
 
+@pytest.mark.slow
 def test_each_region_has_a_picture(client: TestClient, searched: str) -> None:
     regions = client.get(f"/v1/jobs/{searched}/missing").json()["found"]
 
@@ -147,6 +148,7 @@ def test_a_region_whose_image_is_gone_has_no_picture(
     assert client.get(f"/jobs/{identity}/missing").text.count("<img src=") == len(pictures) - 1
 
 
+@pytest.mark.slow
 def test_the_form_asks_for_it(
     client: TestClient, run_next_job: Callable[[TestClient], Job]
 ) -> None:
@@ -159,6 +161,7 @@ def test_the_form_asks_for_it(
     assert client.get(f"/v1/jobs/{job.id}/missing").json()["images"] == 2
 
 
+@pytest.mark.slow
 def test_a_job_that_did_not_look_says_so(
     client: TestClient, run_next_job: Callable[[TestClient], Job]
 ) -> None:
@@ -208,6 +211,7 @@ def test_whole_images_have_no_missing_boxes(client: TestClient) -> None:
     assert Stage.EXTRACTING not in stages
 
 
+@pytest.mark.slow
 def test_windows_count_after_all_boxes(client: TestClient) -> None:
     submitted(client, missing_boxes=3)
     job, services = claimed(client), services_in(client)

@@ -115,6 +115,7 @@ def test_a_condition_on_scores_that_were_not_asked_for_says_how_to_get_them(
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_the_rows_of_a_table_are_found_by_the_options_of_the_first_run(
     difficulty: Command, network: tuple[str, ...], photos: Path, tmp_path: Path
 ) -> None:

@@ -155,6 +155,7 @@ def test_a_part_that_does_not_exist_is_a_wrong_call(
     assert "I/N" in done.stderr
 
 
+@pytest.mark.slow
 def test_gaussians_of_two_datasets_are_merged(
     difficulty: Command, scored: Scored, tmp_path: Path
 ) -> None:
@@ -167,6 +168,7 @@ def test_gaussians_of_two_datasets_are_merged(
     assert "fitted to 1,200 images of 3 classes" in done.stdout
 
 
+@pytest.mark.slow
 def test_other_data_are_scored_against_the_classes_of_the_same_name(
     difficulty: Command, photos: Path, scored: Scored, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:

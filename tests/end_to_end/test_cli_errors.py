@@ -103,6 +103,7 @@ def test_options_of_extraction_are_refused_for_features_that_exist(
     assert not scores.exists()
 
 
+@pytest.mark.slow
 def test_options_of_the_fit_are_refused_for_gaussians_that_are_given(
     difficulty: Command, scored: Scored, tmp_path: Path
 ) -> None:
@@ -178,6 +179,7 @@ def test_twenty_pictures_are_enough_for_scores(
     assert table["rmd"].null_count == table["label_margin"].null_count == 0
 
 
+@pytest.mark.slow
 def test_twenty_pictures_without_shrinkage_are_scored_and_marked_as_unreliable(
     difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:
@@ -264,6 +266,7 @@ def test_missing_gaussians_are_noticed_before_any_image_is_read(
     assert not (tmp_path / "scores.features").exists()
 
 
+@pytest.mark.slow
 def test_gaussians_of_other_features_are_refused(
     difficulty: Command, scored: Scored, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:

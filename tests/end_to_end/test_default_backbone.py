@@ -22,6 +22,7 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("offline")
 def test_without_network_the_defaults_score_with_the_built_in_network_and_say_so(
     difficulty: Command, few_photos: Path, tmp_path: Path
@@ -84,6 +85,7 @@ def test_without_network_names_of_classes_lead_to_no_network_that_knows_none(
     assert done.stderr.endswith("as --weights, or have classes found by --clusters auto\n")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("offline")
 def test_the_default_backbone_is_that_of_the_given_gaussians(
     difficulty: Command,

@@ -97,6 +97,7 @@ def test_a_limit_that_is_exceeded_ends_with_code_3(
     assert below.returncode == 0, below.stderr
 
 
+@pytest.mark.slow
 def test_json_has_the_counts_and_the_classes_and_nothing_else_is_printed(
     difficulty: Command, versions: Versions
 ) -> None:
@@ -111,6 +112,7 @@ def test_json_has_the_counts_and_the_classes_and_nothing_else_is_printed(
     assert 0 < result["separability"] <= 1
 
 
+@pytest.mark.slow
 def test_gaussians_tell_where_classes_moved_and_no_more(
     difficulty: Command, versions: Versions, tmp_path: Path
 ) -> None:

@@ -128,6 +128,7 @@ def test_evaluate_prints_a_table_and_keeps_the_numbers(
         assert record["raw"]["accuracy_low"] <= record["raw"]["accuracy"]
 
 
+@pytest.mark.slow
 def test_evaluate_shows_intervals_of_the_level_asked_for(difficulty: Command, quick: Path) -> None:
     done = difficulty("evaluate", quick, "--intervals", "0.8", "--resamples", "50")
 

@@ -154,6 +154,7 @@ def test_the_planted_phrase_is_found_where_it_is_and_nowhere_else(
     assert read_explanation(photos.scores.with_suffix(".explained.json")) == written
 
 
+@pytest.mark.slow
 def test_the_report_shows_what_was_found(
     difficulty: Command, photos: ScoredPhotos, clip: tuple[object, ...], tmp_path: Path
 ) -> None:
@@ -167,6 +168,7 @@ def test_the_report_shows_what_was_found(
     assert "Nothing stands out in 1 of 2 classes" in page
 
 
+@pytest.mark.slow
 def test_a_second_run_reads_no_image_again_and_ends_with_the_same_file(
     difficulty: Command, photos: ScoredPhotos, clip: tuple[object, ...], tmp_path: Path
 ) -> None:
@@ -182,6 +184,7 @@ def test_a_second_run_reads_no_image_again_and_ends_with_the_same_file(
     assert outs[0].read_bytes() == outs[1].read_bytes()
 
 
+@pytest.mark.slow
 def test_random_scores_stand_for_nothing(
     difficulty: Command, photos: ScoredPhotos, clip: tuple[object, ...], tmp_path: Path
 ) -> None:
@@ -199,6 +202,7 @@ def test_random_scores_stand_for_nothing(
     assert not any(group["findings"] for group in written["groups"])
 
 
+@pytest.mark.slow
 def test_samples_without_an_image_and_copies_are_left_out(
     difficulty: Command, photos: ScoredPhotos, clip: tuple[object, ...], tmp_path: Path
 ) -> None:
@@ -218,6 +222,7 @@ def test_samples_without_an_image_and_copies_are_left_out(
     assert [group["num_easy"] for group in groups] == [59 + 55, 59, 55]
 
 
+@pytest.mark.slow
 def test_projected_features_that_were_scored_are_used_without_the_images(
     difficulty: Command, clip: tuple[object, ...], photos: ScoredPhotos, tmp_path: Path
 ) -> None:
@@ -234,6 +239,7 @@ def test_projected_features_that_were_scored_are_used_without_the_images(
     assert load_checked((tmp_path / "scores.explained.json").read_text())["backbone"] == BACKBONE
 
 
+@pytest.mark.slow
 def test_attributes_of_ones_own_take_the_place_of_those_of_the_package(
     difficulty: Command, photos: ScoredPhotos, clip: tuple[object, ...], tmp_path: Path
 ) -> None:

@@ -65,6 +65,7 @@ def assert_same_parts(one: Path, other: Path) -> None:
         assert (one / name).read_bytes() == (other / name).read_bytes(), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError("the network is gone")])
 def test_the_finished_batches_of_a_shard_are_kept(
     plan_of: Plan, tmp_path: Path, error: BaseException
@@ -99,6 +100,7 @@ def test_two_interruptions_lose_no_more_than_one(plan_of: Plan, tmp_path: Path) 
     assert_same_parts(resumed.store.folder, whole.store.folder)
 
 
+@pytest.mark.slow
 def test_finished_batches_are_written_from_time_to_time_in_case_of_a_crash(
     plan_of: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:

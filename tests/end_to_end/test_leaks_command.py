@@ -106,6 +106,7 @@ def found_in(path: Path) -> dict[str, tuple[str, str, bool]]:
     return found
 
 
+@pytest.mark.slow
 def test_planted_copies_are_found_with_their_kind_and_their_conflicts(
     difficulty: Command, sets: Sets, tmp_path: Path
 ) -> None:
@@ -220,6 +221,7 @@ def test_the_page_has_pairs_of_pictures_and_hostile_names_are_text(
     assert "&lt;b&gt;wrong&lt;/b&gt;" in html
 
 
+@pytest.mark.slow
 def test_clean_drops_what_leaks_from_the_training_set(
     difficulty: Command, difficulty_process: Command, sets: Sets, tmp_path: Path
 ) -> None:

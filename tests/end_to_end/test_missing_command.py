@@ -66,6 +66,7 @@ def test_a_page_shows_each_region_and_programs_get_numbers(
     assert ".html" in other.stderr
 
 
+@pytest.mark.slow
 def test_a_table_is_not_written_over_the_scores(difficulty: Command, scores: Path) -> None:
     before = scores.read_bytes()
 
@@ -76,6 +77,7 @@ def test_a_table_is_not_written_over_the_scores(difficulty: Command, scores: Pat
     assert scores.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_scores_without_features_are_refused(
     difficulty: Command, scores: Path, tmp_path: Path
 ) -> None:

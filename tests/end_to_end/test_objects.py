@@ -151,6 +151,7 @@ def test_a_json_is_written_beside_that_of_the_dataset(
     assert "scene000.png#100" in listed.read_text()
 
 
+@pytest.mark.slow
 def test_a_json_is_for_boxes_of_coco_alone(
     difficulty: Command, builtin: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -118,6 +118,7 @@ def range_in(path: Path) -> PixelRange:
     return found
 
 
+@pytest.mark.slow
 def test_the_range_is_said_and_kept(dim: Mapping[str, Path]) -> None:
     scores = ds.open_scores(dim["scores"])
 
@@ -133,6 +134,7 @@ def test_the_range_is_said_and_kept(dim: Mapping[str, Path]) -> None:
     ) == range_in(dim["scores"])
 
 
+@pytest.mark.slow
 def test_a_range_that_a_person_chooses_is_that_of_all_images(
     dim: Mapping[str, Path], tmp_path: Path
 ) -> None:
@@ -144,6 +146,7 @@ def test_a_range_that_a_person_chooses_is_that_of_all_images(
     assert not any("more than 8 bits" in each for each in scores.warnings)
 
 
+@pytest.mark.slow
 def test_images_that_are_added_later_are_read_in_the_same_range(tmp_path: Path) -> None:
     images, labels, _ = planted(4)
     folder = write(tmp_path / "growing", images[:30], labels[:30], KINDS[2])
@@ -202,6 +205,7 @@ def test_pictures_in_pages_are_of_the_same_range(dim: Mapping[str, Path]) -> Non
     assert np.asarray(Image.open(io.BytesIO(data))).max() > 200
 
 
+@pytest.mark.slow
 def test_arrays_of_uint16_are_scored_as_files_are(dim: Mapping[str, Path], tmp_path: Path) -> None:
     paths = sorted(dim["images"].rglob("*.tif"))
     arrays = [np.asarray(Image.open(path)) for path in paths]

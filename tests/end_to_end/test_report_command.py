@@ -91,6 +91,7 @@ def test_without_the_dataset_everything_but_pictures_is_there(
     assert wrong.returncode == 1
 
 
+@pytest.mark.slow
 def test_a_map_is_drawn_of_the_features_beside_the_scores(
     difficulty: Command, scored: Scored, tmp_path: Path
 ) -> None:

@@ -60,6 +60,7 @@ def test_the_next_scores_follow_the_decisions(scores: Path) -> None:
     assert sum(mark is not None for _, mark in decided.values()) == 2
 
 
+@pytest.mark.slow
 def test_decisions_hold_after_files_have_moved(
     difficulty: Command, scores: Path, photos: Path, network: tuple[str, ...]
 ) -> None:
@@ -76,6 +77,7 @@ def test_decisions_hold_after_files_have_moved(
     assert "2 marks are of samples that have another id now" in done.stderr.replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_decisions_hold_for_other_features(
     difficulty: Command, scores: Path, photos: Path, network: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -87,6 +89,7 @@ def test_decisions_hold_for_other_features(
     assert labels_and_marks(out) == labels_and_marks(scores)
 
 
+@pytest.mark.slow
 def test_the_dataset_is_written_as_it_was_decided(
     difficulty: Command, scores: Path, tmp_path: Path
 ) -> None:
@@ -103,6 +106,7 @@ def test_the_dataset_is_written_as_it_was_decided(
     assert DROPPED in out.with_name("cleaned.dropped.csv").read_text()
 
 
+@pytest.mark.slow
 def test_a_random_choice_tells_how_many_wrong_labels_are_left(
     difficulty: Command, scores: Path, tmp_path: Path
 ) -> None:

@@ -188,6 +188,7 @@ def test_a_limit_on_faults_where_they_cannot_be_found_says_why(
     assert not scores.exists()
 
 
+@pytest.mark.slow
 def test_given_gaussians_know_no_wrong_labels(
     difficulty: Command, scored: Scored, tmp_path: Path
 ) -> None:

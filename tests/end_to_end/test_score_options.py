@@ -48,6 +48,7 @@ def test_a_second_run_with_other_statistics_keeps_the_features(
     assert [part.stat().st_mtime_ns for part in parts] == written
 
 
+@pytest.mark.slow
 def test_augmentation_runs_give_a_deviation_that_the_seed_determines(
     difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
@@ -134,6 +135,7 @@ def test_a_table_names_its_own_ids(
     assert list(by_id(scores, "rmd")) == [f"photo {number}" for number in range(20)]
 
 
+@pytest.mark.slow
 def test_images_are_scored_against_gaussians_of_mirror_images_with_flip_only(
     difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:
@@ -155,6 +157,7 @@ def test_images_are_scored_against_gaussians_of_mirror_images_with_flip_only(
     np.testing.assert_allclose(numbers(tmp_path / "flip.parquet", "rmd"), expected)
 
 
+@pytest.mark.slow
 def test_corrupted_images_are_harder_for_the_gaussians_of_clean_ones(
     difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:

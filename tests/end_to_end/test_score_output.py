@@ -21,6 +21,7 @@ Scored = tuple[Path, Done]
 RIDGE = ("--shrinkage", "leave-one-out")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 def test_the_ending_chooses_the_format_of_the_same_scores(
     difficulty: Command, scored: Scored, tmp_path: Path, ending: str
@@ -39,6 +40,7 @@ def test_the_ending_chooses_the_format_of_the_same_scores(
     assert text.provenance.model_fields_set == parquet.provenance.model_fields_set
 
 
+@pytest.mark.slow
 @pytest.mark.analysis("audit")
 def test_a_csv_file_of_scores_can_be_audited(
     difficulty: Command, scored: Scored, tmp_path: Path
@@ -112,6 +114,7 @@ def test_images_with_another_label_are_named_with_the_class_they_look_like(
     assert (provenance.num_doubtful, provenance.num_duplicates) == (number, 1)
 
 
+@pytest.mark.slow
 def test_the_images_to_check_are_the_most_suspicious(
     difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:
@@ -203,6 +206,7 @@ def test_a_single_class_is_explained_in_place_of_an_empty_ranking(
     assert "another class" not in done.stdout
 
 
+@pytest.mark.slow
 def test_images_without_labels_get_classes_by_the_command_that_is_printed(
     difficulty: Command, tmp_path: Path
 ) -> None:
@@ -235,6 +239,7 @@ def test_verbose_also_prints_the_easiest_images(
     assert "easiest images:" in verbose.stdout
 
 
+@pytest.mark.slow
 def test_scores_against_given_gaussians_name_the_classes_of_the_gaussians(
     difficulty: Command, few_photos: Path, scored: Scored, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:

@@ -30,6 +30,7 @@ def scored(difficulty_process: Command, tmp_path_factory: pytest.TempPathFactory
     return folder / "scores.parquet"
 
 
+@pytest.mark.slow
 def test_the_chosen_images_are_in_a_table_and_counted_by_class(
     difficulty: Command, scored: Path, tmp_path: Path
 ) -> None:

@@ -129,6 +129,7 @@ def test_a_table_that_lies_elsewhere_is_named(difficulty: Command, folder: Path)
     assert "007.png,bright,7.50" in (folder / "cleaned.csv").read_text()
 
 
+@pytest.mark.slow
 def test_a_report_shows_the_image_of_each_decision(
     difficulty: Command, tmp_path: Path, given: list[list[str]]
 ) -> None:

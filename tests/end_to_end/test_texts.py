@@ -34,6 +34,7 @@ def table(tmp_path: Path) -> Path:
     return tmp_path / "texts.parquet"
 
 
+@pytest.mark.slow
 def test_a_wrong_label_among_texts_is_the_most_suspicious(
     difficulty: Command, table: Path, tmp_path: Path
 ) -> None:
@@ -134,6 +135,7 @@ def scores(difficulty: Command, table: Path, tmp_path: Path) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_the_report_shows_texts_escaped_and_cut(difficulty: Command, tmp_path: Path) -> None:
     texts = [f"{'cat' if row % 2 else 'dog'} <b>&{row} " * 100 for row in range(40)]
     columns = {"text": texts, "label": [row % 2 for row in range(40)]}
@@ -168,6 +170,7 @@ def test_a_cleaned_list_has_the_texts_and_is_scored_again(
     assert "117 of 117 texts have features" in again.stdout
 
 
+@pytest.mark.slow
 def test_texts_are_tasks_of_label_studio(
     difficulty: Command, scores: Path, table: Path, tmp_path: Path
 ) -> None:
@@ -189,6 +192,7 @@ def test_texts_are_tasks_of_label_studio(
     assert view.find("Choices").get("toName") == "text"
 
 
+@pytest.mark.slow
 def test_texts_are_exported_to_a_hugging_face_dataset(
     difficulty: Command, scores: Path, table: Path, tmp_path: Path
 ) -> None:

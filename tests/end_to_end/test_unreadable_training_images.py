@@ -59,6 +59,7 @@ def test_a_run_goes_on_without_them_and_lists_them(
     assert errors["cat/007.png"] == "the file is empty"
 
 
+@pytest.mark.slow
 def test_an_evaluation_goes_on_without_them_and_lists_them(
     difficulty: Command, recipe: Path, few_photos: Path, tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ def test_every_path_of_extraction_has_a_budget() -> None:
     assert set(BUDGET["extraction"]) == {*ARGUMENTS, *OTHERS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ARGUMENTS)
 def test_a_backbone_keeps_to_its_budget_and_has_the_features_of_the_cpu(
     path: str, on_gpus: Call
@@ -55,6 +56,7 @@ def test_an_actor_starts_the_processes_that_decode_once_for_all_its_shards(
     assert counted["apart"] < 1e-5
 
 
+@pytest.mark.slow
 def test_clip_keeps_to_its_budget_and_has_the_features_of_the_cpu(
     tmp_path: Path, on_gpus: Call
 ) -> None:
@@ -104,6 +106,7 @@ def test_the_server_keeps_to_its_budget_and_has_the_features_of_the_cpu(on_gpus:
     require_within("extraction", "the server", counted)
 
 
+@pytest.mark.slow
 def test_the_command_fits_and_scores_on_the_cpu_and_waits_only_to_load_the_network(
     tmp_path: Path, on_gpus: Call
 ) -> None:

@@ -22,6 +22,7 @@ def test_every_path_of_statistics_has_a_budget() -> None:
     assert set(BUDGET["fit"]) == {*FITS, "a chunk more"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FITS)
 def test_a_fit_and_its_scores_keep_to_their_budgets_and_are_those_of_the_cpu(
     path: str, on_gpus: Call
@@ -53,6 +54,7 @@ SCORED: dict[str, tuple[Any, ...]] = {
 """Samples, options of `score`, and unusual limits of samples for each dimension of a covariance."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SCORED)
 def test_scores_of_tensors_on_a_gpu_are_those_of_the_cpu(path: str, on_gpus: Call) -> None:
     apart = on_gpus(f"{PATHS}:score_tensors", *SCORED[path])["apart"]
@@ -69,6 +71,7 @@ def test_a_gpu_without_memory_leaves_the_scores_to_the_cpu(on_gpus: Call) -> Non
     assert "too little memory left" in found["told"][0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scorer", ["rmd", "suspicion"])
 def test_scores_of_tensors_keep_to_their_budget_of_waits_for_more_rows(
     scorer: str, on_gpus: Call
@@ -90,6 +93,7 @@ def test_a_gpu_hashes_rows_as_the_cpu_does(dim: int, dtype: str, on_gpus: Call) 
     assert there == here
 
 
+@pytest.mark.slow
 def test_a_search_for_near_copies_keeps_to_its_budget_and_finds_what_the_cpu_finds(
     on_gpus: Call,
 ) -> None:

@@ -50,6 +50,7 @@ def test_a_step_keeps_to_its_budget_and_learns_what_the_cpu_learns(
     require_within("training", path, counted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", sorted({*LOSSES, *LOSSES_WITH_MEMORY}))
 def test_a_step_of_a_loss_keeps_to_its_budget_and_learns_what_the_cpu_learns(
     loss: str, on_gpus: Call

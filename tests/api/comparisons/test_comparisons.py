@@ -50,6 +50,7 @@ def test_copies_in_another_job_are_found_with_marks_that_drop_them(
     }
 
 
+@pytest.mark.slow
 def test_the_same_request_is_answered_with_what_was_found(
     client: TestClient, jobs: tuple[str, str]
 ) -> None:
@@ -125,6 +126,7 @@ def test_what_cannot_be_compared_is_refused_in_words(
     assert client.get(f"{address}/../../x").status_code == 404
 
 
+@pytest.mark.slow
 def test_a_choice_that_is_impossible_fails_with_the_reason_and_may_be_deleted(
     client: TestClient, jobs: tuple[str, str]
 ) -> None:
@@ -141,6 +143,7 @@ def test_a_choice_that_is_impossible_fails_with_the_reason_and_may_be_deleted(
     assert client.get(address).status_code == 404
 
 
+@pytest.mark.slow
 def test_a_comparison_goes_with_its_files_when_it_is_deleted(
     client: TestClient,
     jobs: tuple[str, str],
@@ -157,6 +160,7 @@ def test_a_comparison_goes_with_its_files_when_it_is_deleted(
     assert keys_below(artifacts, folder) == []
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_told_and_another_request_tries_again(
     client: TestClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,6 +257,7 @@ def test_the_page_shows_copies_side_by_side_with_pictures_of_both_jobs(
     assert client.get(re.findall(r'src="(/jobs/[^"]*picture)"', page)[0]).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_choice_and_a_change_have_pages_and_are_listed_with_what_was_found(
     client: TestClient, jobs: tuple[str, str]
 ) -> None:
@@ -284,6 +289,7 @@ def test_a_form_that_is_wrong_is_shown_again_with_the_reason_and_what_was_entere
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.slow
 def test_a_job_that_is_deleted_leaves_the_comparison_without_its_pictures(
     client: TestClient, jobs: tuple[str, str], run_next_job: Callable[[TestClient], Job]
 ) -> None:
@@ -299,6 +305,7 @@ def test_a_job_that_is_deleted_leaves_the_comparison_without_its_pictures(
     assert "cat/copy.png" in page
 
 
+@pytest.mark.slow
 def test_the_list_has_pages_without_results(client: TestClient, jobs: tuple[str, str]) -> None:
     address = f"/v1/jobs/{jobs[0]}/comparisons"
     made = [ask(client, jobs[0], kind="select", count=each, seed=70)["id"] for each in (1, 2, 3)]
@@ -354,6 +361,7 @@ def test_a_choice_that_goes_on_from_none_is_refused_at_once(
         assert answer.json()["field"] == "chosen"
 
 
+@pytest.mark.slow
 def test_results_have_some_classes_and_a_table_all(
     client: TestClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

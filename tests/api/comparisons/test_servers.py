@@ -38,6 +38,7 @@ def wait_until(is_so: Callable[[], object]) -> None:
     raise AssertionError("it never was")
 
 
+@pytest.mark.slow
 def test_another_server_tells_of_a_comparison_that_is_being_made(
     client: TestClient,
     other: TestClient,
@@ -83,6 +84,7 @@ def test_a_comparison_that_another_server_deletes_is_stopped(
     assert client.get(begun["links"]["self"]).status_code == 404
 
 
+@pytest.mark.slow
 def test_a_comparison_whose_server_was_killed_can_be_asked_for_again(
     client: TestClient, jobs: tuple[str, str]
 ) -> None:
@@ -106,6 +108,7 @@ def serve_after(file: Path, *arguments: Any) -> None:  # noqa: ANN401 - in a pro
     real_serve(*arguments)
 
 
+@pytest.mark.slow
 def test_scratch_files_of_comparisons_are_below_the_data(
     client: TestClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,7 @@ def test_who_is_sent_a_link_reads_what_it_is_and_whom_to_ask(tmp_path: Path) -> 
     assert "Then the page opens that you were sent." in named
 
 
+@pytest.mark.slow
 def test_no_answer_to_a_key_may_be_kept_for_others(client: TestClient, engine: Engine) -> None:
     _, secret = create_key(engine, "admin", ["admin"])
     body = {"dataset": {"root": "photos", "path": "train"}, "backbone": "builtin"}

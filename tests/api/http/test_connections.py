@@ -187,6 +187,7 @@ async def test_an_answer_that_is_cancelled_ends_its_connection_and_nothing_is_lo
     assert caplog.records == []
 
 
+@pytest.mark.slow
 async def test_requests_that_are_sent_ahead_wait_and_are_all_answered_in_order() -> None:
     async def listening(scope: Scope, receive: Receive, send: Send) -> None:
         """Waits for the end of the connection while it answers, as long answers do."""
@@ -237,6 +238,7 @@ async def test_a_client_that_has_sent_much_may_not_pause_for_longer_than_another
         assert await reader.readuntil(b"408 the body arrived more slowly than allowed: 10 bytes")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [0, 1e6])
 async def test_an_answer_of_which_a_client_takes_too_little_ends_with_its_connection(
     rate: float,

@@ -182,6 +182,7 @@ def test_marks_are_counted_listed_and_filtered_without_reading_all(
     assert [mark.row for mark in list_marks(engine, "me", job, after=3, limit=1)] == [4]
 
 
+@pytest.mark.slow
 def test_marks_come_in_parts_that_together_are_all(engine: Engine, job: str) -> None:
     number = PART + 10
     set_marks(

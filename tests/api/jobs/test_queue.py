@@ -61,6 +61,7 @@ def test_the_job_that_has_waited_longest_is_claimed_first(queue: "Queue") -> Non
     assert order == [jobs[1].id, jobs[2].id, jobs[0].id]
 
 
+@pytest.mark.slow
 def test_six_workers_claim_each_of_sixty_jobs_once(engine: Engine, queue: "Queue") -> None:
     jobs = [queue.submit() for _ in range(60)]
     url = engine.url.render_as_string(hide_password=False)

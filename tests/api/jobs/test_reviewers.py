@@ -42,6 +42,7 @@ def job(engine: Engine, keys: list[str]) -> Job:
     return submit(engine, keys[0], {"dataset": {}}, None, SubmitLimits(5, 1))[0]
 
 
+@pytest.mark.slow
 def test_a_shared_job_is_seen_and_listed_by_the_key_but_not_its_own(
     engine: Engine, job: Job, keys: list[str]
 ) -> None:

@@ -6,6 +6,7 @@ otherwise some hundreds.
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -163,5 +164,6 @@ def simulate(engine: Engine, steps: int) -> None:
     run_state_machine_as_test(lambda: QueueMachine(engine), settings=chosen)
 
 
+@pytest.mark.slow
 def test_no_order_of_events_loses_doubles_or_holds_up_a_job(engine: Engine) -> None:
     simulate(engine, STEPS)

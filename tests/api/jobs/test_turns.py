@@ -43,6 +43,7 @@ def test_one_worker_runs_a_job_of_each_of_ten_keys_first(queue: "Queue") -> None
     assert owners == ["busy", *OTHERS, "busy", "busy"]
 
 
+@pytest.mark.slow
 def test_ten_workers_that_claim_at_the_same_moment_run_a_job_of_each_of_ten_keys(
     engine: Engine, queue: "Queue"
 ) -> None:

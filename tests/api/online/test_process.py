@@ -92,6 +92,7 @@ def scoring(settings: Settings, others: set[BaseProcess]) -> Iterator[ScoringPro
         yield scoring
 
 
+@pytest.mark.slow
 def test_scores_of_images_are_those_of_the_job(
     scoring: ScoringProcess, settings: Settings, job: Job, images: list[bytes]
 ) -> None:
@@ -108,6 +109,7 @@ def test_scores_of_images_are_those_of_the_job(
         np.testing.assert_allclose(getattr(found.scores, name), expected, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_scores_of_images_are_those_of_a_job_with_mirror_images(
     scoring: ScoringProcess, settings: Settings, photos: Path, images: list[bytes], tmp_path: Path
 ) -> None:
@@ -162,6 +164,7 @@ def test_where_no_image_can_be_read_there_are_only_reasons(
     assert found.rows(("ant", "bee")) == [{"error": found.problems[0]}]
 
 
+@pytest.mark.slow
 def test_a_problem_in_the_other_process_is_the_same_problem_here(
     scoring: ScoringProcess, settings: Settings, images: list[bytes], extracted: ExtractedDataset
 ) -> None:

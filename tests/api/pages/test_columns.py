@@ -410,6 +410,7 @@ def test_a_view_that_is_saved_again_is_replaced(client: TestClient) -> None:
     assert re.findall(r'images\?sort=(\w+)"><bdi>mine', page) == ["easiest"]
 
 
+@pytest.mark.slow
 def test_a_view_that_cannot_be_kept_is_explained(client: TestClient) -> None:
     assert client.post("images/views", data={"name": " "}).status_code == 422
     assert client.post("images/views", data={"name": "x" * 101}).status_code == 422

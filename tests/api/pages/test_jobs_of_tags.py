@@ -32,6 +32,7 @@ def job(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> Job:
     return run_next_job(client)
 
 
+@pytest.mark.slow
 def test_each_tag_has_its_numbers_and_leads_to_what_is_probably_wrong(
     client: TestClient, job: Job
 ) -> None:

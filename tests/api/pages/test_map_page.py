@@ -75,6 +75,7 @@ def test_a_tsne_is_made_when_it_is_asked_for_and_kept(client: TestClient, job: J
     assert ask(client, job) == ([], None, content)
 
 
+@pytest.mark.slow
 def test_a_tsne_of_a_job_that_was_deleted_meanwhile_is_not_kept(
     client: TestClient, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:

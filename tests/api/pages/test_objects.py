@@ -88,6 +88,7 @@ def test_pages_of_boxes_speak_of_objects(
     assert not [page for page in (summary, listed, drawn) if ">Images</a>" in page]
 
 
+@pytest.mark.slow
 @pytest.mark.analysis("selection")
 def test_a_choice_of_boxes_is_one_of_objects(
     client: TestClient, run_next_job: Callable[[TestClient], Job]

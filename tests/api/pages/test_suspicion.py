@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from fastapi.testclient import TestClient
 
 from api.app import create_app
@@ -72,6 +73,7 @@ def test_images_are_ordered_and_filtered_by_suspicion(tmp_path: Path) -> None:
     assert "Margin above" not in every
 
 
+@pytest.mark.slow
 def test_without_doubtful_labels_the_list_begins_with_all_images(tmp_path: Path) -> None:
     calm = SCORES.set_column(
         SCORES.column_names.index("suspicion"), "suspicion", pa.array([-4.0, -3.0, -2.0, -1.0])

@@ -102,6 +102,7 @@ def test_a_table_that_is_sent_again_replaces_the_one_before_and_its_file(
     assert list(scratch_folder(settings).iterdir()) == []
 
 
+@pytest.mark.slow
 def test_who_sees_the_job_sees_its_columns_and_only_its_owner_changes_them(
     call: Call, keys: Keys, job: str
 ) -> None:

@@ -120,6 +120,7 @@ def test_a_table_that_leads_out_of_its_root_is_not_read(
     assert call("owner", "GET", "columns").json()["tables"] == []
 
 
+@pytest.mark.slow
 def test_only_the_owner_attaches_them_and_the_page_has_a_form(call: Call, job: str) -> None:
     page = f"/jobs/{job}/columns"
 

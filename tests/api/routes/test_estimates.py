@@ -69,6 +69,7 @@ def time_of(estimate: Body) -> Body:
     return {name: value for name, value in estimate.items() if name != "reading"}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("root", "new_interpreters")
 def test_before_any_job_has_finished_the_time_is_unknown_and_the_samples_are_counted(
     client: TestClient,

@@ -157,6 +157,7 @@ def test_deleting_a_finished_job_removes_its_files(
     assert keys_below(artifacts, f"jobs/{job.id}") == []
 
 
+@pytest.mark.slow
 def test_a_finished_job_links_to_what_it_has(
     client: TestClient, finished: Callable, result: Body
 ) -> None:

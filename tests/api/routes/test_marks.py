@@ -167,6 +167,7 @@ def test_one_impossible_mark_changes_nothing(client: TestClient, job: str) -> No
     assert client.get(f"/v1/jobs/{job}/marks").json()["marks"] == []
 
 
+@pytest.mark.slow
 def test_an_unfinished_job_has_no_marks(
     client: TestClient, engine: Engine, body: dict[str, object]
 ) -> None:
@@ -253,6 +254,7 @@ def test_the_marks_of_a_job_that_does_not_exist_or_is_not_finished_are_refused(
     assert_problem(submit_again(client, queued.json()["id"]), 409, "conflict", "marks")
 
 
+@pytest.mark.slow
 def test_marking_all_that_is_interrupted_says_how_many_are_marked_and_is_done_again(
     client: TestClient,
     engine: Engine,

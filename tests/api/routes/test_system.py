@@ -58,6 +58,7 @@ def test_a_folder_of_artifacts_that_is_gone_is_named(start: Start, tmp_path: Pat
     assert "artifacts" in client.get("/readyz").json()["missing"]
 
 
+@pytest.mark.slow
 def test_a_database_without_its_tables_is_not_ready_and_reveals_nothing(
     start: Start, tmp_path: Path
 ) -> None:

@@ -98,6 +98,7 @@ def test_good_files_of_every_format_are_accepted(
     assert client.put(address, content=data).json()["state"] == "complete"
 
 
+@pytest.mark.slow
 def test_an_upload_whose_check_takes_too_long_is_refused_and_stays_open(
     tmp_path: Path, assert_problem: Callable[..., None]
 ) -> None:

@@ -53,6 +53,7 @@ def long_index(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_check_that_takes_longer_than_its_limit_is_ended_and_the_next_goes_on(
     checks: UploadChecks, long_index: Path, whole: Path
 ) -> None:

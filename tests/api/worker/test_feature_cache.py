@@ -59,6 +59,7 @@ def cached_files(settings: Settings) -> list[Path]:
     return sorted(settings.feature_cache_dir.glob("*/*.arrow"))
 
 
+@pytest.mark.slow
 def test_the_images_of_an_earlier_job_are_not_encoded_again(
     claimed: Callable[..., Job], encoded: Encoded, photos: Path
 ) -> None:
@@ -77,6 +78,7 @@ def test_nothing_of_another_owner_is_used(claimed: Callable[..., Job], encoded: 
     assert encoded(replace(claimed(), owner="somebody else")) == 40
 
 
+@pytest.mark.slow
 def test_features_with_other_settings_are_not_used(
     claimed: Callable[..., Job], encoded: Encoded
 ) -> None:

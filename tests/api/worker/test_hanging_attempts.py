@@ -24,6 +24,7 @@ Submit = Callable[..., Job]
 Attempting = Callable[..., AbstractContextManager[Any]]
 
 
+@pytest.mark.slow
 def test_an_attempt_whose_process_dies_is_repeated_by_the_same_worker(
     submitted: Submit, attempting: Attempting
 ) -> None:
@@ -72,6 +73,7 @@ def test_a_process_that_does_not_answer_is_killed_once_the_stage_took_too_long(
     assert not is_running(process)
 
 
+@pytest.mark.slow
 def test_listing_that_takes_too_long_fails_the_job_at_once(
     submitted: Submit, attempting: Attempting, photos: Path
 ) -> None:
@@ -125,6 +127,7 @@ def test_an_image_that_takes_too_long_is_named(
     assert requeued.error.field == "dataset"
 
 
+@pytest.mark.slow
 def test_a_worker_whose_process_does_not_answer_counts_as_dead(
     submitted: Submit, attempting: Attempting
 ) -> None:

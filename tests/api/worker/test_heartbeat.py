@@ -104,6 +104,7 @@ def test_a_cancelled_job_is_ended_at_once_and_stops_at_its_next_check(
             running.check(HALF)
 
 
+@pytest.mark.slow
 def test_a_cancellation_does_not_wait_for_the_next_heartbeat(engine: Engine) -> None:
     job = claimed(engine)
     hourly = SETTINGS.model_copy(update={"heartbeat": 3600.0})

@@ -41,6 +41,7 @@ def files_below(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
 def test_a_cancelled_job_stops_and_the_worker_takes_the_next(
     settings: Settings, submitted: Submit, wait_for: Wait, attempting: Attempting, working: Working
 ) -> None:
@@ -58,6 +59,7 @@ def test_a_cancelled_job_stops_and_the_worker_takes_the_next(
     assert files_below(settings.work_dir) == []
 
 
+@pytest.mark.slow
 def test_a_job_that_hangs_can_be_cancelled(
     settings: Settings, submitted: Submit, attempting: Attempting
 ) -> None:
@@ -74,6 +76,7 @@ def test_a_job_that_hangs_can_be_cancelled(
     assert files_below(settings.work_dir) == []
 
 
+@pytest.mark.slow
 def test_a_worker_whose_job_was_killed_runs_the_next(
     settings: Settings,
     submitted: Submit,
@@ -102,6 +105,7 @@ def test_a_worker_whose_job_was_killed_runs_the_next(
     wait_for(other, "succeeded")
 
 
+@pytest.mark.slow
 def test_an_abandoned_attempt_does_not_overwrite_its_successor(
     settings: Settings,
     submitted: Submit,
@@ -126,6 +130,7 @@ def test_an_abandoned_attempt_does_not_overwrite_its_successor(
     assert artifacts.list_folders(f"jobs/{job.id}") == [f"jobs/{job.id}/a2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hangs", [False, True])
 def test_a_stopping_worker_hands_its_job_back_within_the_grace_period_and_another_resumes_it(
     settings: Settings,
@@ -153,6 +158,7 @@ def test_a_stopping_worker_hands_its_job_back_within_the_grace_period_and_anothe
     assert done.attempt == 2
 
 
+@pytest.mark.slow
 def test_a_job_that_ends_within_the_grace_time_is_not_handed_back(
     submitted: Submit, wait_for: Wait, attempting: Attempting
 ) -> None:

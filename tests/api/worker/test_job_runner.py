@@ -114,6 +114,7 @@ def test_what_the_pages_read_is_published_with_the_scores(
     assert columns.overview.summary.num_samples == 40
 
 
+@pytest.mark.slow
 def test_the_vectors_are_those_of_the_rows_of_the_score_file(
     claimed: Claim, run: Run, artifacts: Artifacts, photos: Path
 ) -> None:
@@ -142,6 +143,7 @@ def test_progress_goes_from_none_to_all_samples(claimed: Claim, run: Run) -> Non
     assert any(progress.rate for progress in seen)
 
 
+@pytest.mark.slow
 def test_an_attempt_resumes_after_the_last_batch_to_the_scores_of_a_whole_one(
     claimed: Claim, run: Run, photos: Path, artifacts: Artifacts
 ) -> None:
@@ -176,6 +178,7 @@ def test_a_check_that_raises_publishes_nothing(
     assert keys_below(artifacts, "jobs") == []
 
 
+@pytest.mark.slow
 def test_bad_images_are_published_without_the_servers_paths(
     claimed: Claim, run: Run, photos: Path, artifacts: Artifacts, settings: Settings
 ) -> None:
@@ -282,6 +285,7 @@ def test_gaussians_of_another_key_are_as_good_as_none(
         run(replace(claimed(gaussians=first.id), owner="somebody else"))
 
 
+@pytest.mark.slow
 def test_features_that_the_next_attempt_could_not_use_are_made_anew(
     claimed: Claim, run: Run, settings: Settings
 ) -> None:

@@ -76,6 +76,7 @@ def everything_in(engine: Engine) -> str:
     return str(rows)
 
 
+@pytest.mark.slow
 def test_no_result_event_answer_or_log_names_its_address(
     settings: Settings,
     sqlite_engine: Engine,

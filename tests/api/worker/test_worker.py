@@ -52,6 +52,7 @@ def test_a_submitted_job_gets_its_scores_and_leaves_nothing_under_way(
     assert files_below(settings.work_dir) == []
 
 
+@pytest.mark.slow
 def test_a_job_waits_for_space_on_the_disk_and_runs_at_its_first_attempt_once_there_is(
     settings: Settings, submitted: Submit, wait_for: Wait, tmp_path: Path, working: Working
 ) -> None:
@@ -74,6 +75,7 @@ def test_a_job_waits_for_space_on_the_disk_and_runs_at_its_first_attempt_once_th
     assert [entry["event"] for entry in logs].count("disk-full") == 1
 
 
+@pytest.mark.slow
 def test_what_earlier_attempts_published_goes_when_one_succeeds(
     settings: Settings,
     submitted: Submit,
@@ -130,6 +132,7 @@ def test_a_job_that_can_never_succeed_fails_once_with_the_reason(
     assert files_below(settings.work_dir) == []
 
 
+@pytest.mark.slow
 def test_storage_that_fails_for_a_while_costs_attempts_and_not_the_job(
     settings: Settings, submitted: Submit, wait_for: Wait, sqlite_engine: Engine, working: Working
 ) -> None:
@@ -149,6 +152,7 @@ def test_storage_that_fails_for_a_while_costs_attempts_and_not_the_job(
     assert done.error is None
 
 
+@pytest.mark.slow
 def test_storage_that_fails_for_good_ends_the_job_after_all_attempts(
     settings: Settings, submitted: Submit, wait_for: Wait, working: Working
 ) -> None:
@@ -172,6 +176,7 @@ def test_an_idle_worker_stops_when_told_to(settings: Settings, working: Working)
     assert not worker.is_alive()
 
 
+@pytest.mark.slow
 def test_only_the_process_of_the_jobs_loads_torch() -> None:
     program = "import sys; import api.worker.worker; sys.exit('torch' in sys.modules)"
 
@@ -190,6 +195,7 @@ def test_a_worker_waits_for_the_tables(
         assert worker.is_alive()
 
 
+@pytest.mark.slow
 def test_a_worker_waits_for_a_database_that_restarts_while_it_looks_whose_artifacts_it_has(
     settings: Settings,
     submitted: Submit,

@@ -90,6 +90,7 @@ def test_the_page_is_made_of_the_tables_alone(folders: tuple[Path, Path]) -> Non
     assert (docs / "evidence.md").read_text() == first.replace("0.9346", "0.9876")
 
 
+@pytest.mark.slow
 def test_the_same_cells_give_the_same_bytes(folders: tuple[Path, Path], tmp_path: Path) -> None:
     put_scores(folders[0], ours=0.93, theirs=0.9)
 
@@ -103,6 +104,7 @@ def test_the_same_cells_give_the_same_bytes(folders: tuple[Path, Path], tmp_path
     assert first == second
 
 
+@pytest.mark.slow
 def test_the_page_says_what_has_not_run(folders: tuple[Path, Path]) -> None:
     put_scores(folders[0], ours=0.93, theirs=0.9)
 
@@ -134,6 +136,7 @@ def test_the_page_of_the_present_statistic_has_no_such_mark(folders: tuple[Path,
     assert "**Former statistic**" not in (folders[1] / "evidence.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_peer_that_is_ahead_is_named(folders: tuple[Path, Path]) -> None:
     put_scores(folders[0], ours=0.9, theirs=0.91)
 

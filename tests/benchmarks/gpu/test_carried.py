@@ -44,6 +44,7 @@ def test_libraries_are_carried_once_and_what_nobody_loads_not_at_all(tmp_path: P
     assert used_files(tmp_path / "a.whl") == {name: name.encode() for name in kept}
 
 
+@pytest.mark.slow
 def test_measurements_find_the_carried_packages_and_take_their_options(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -183,6 +183,7 @@ def test_an_unknown_pretraining_raises_an_error_with_the_known_ones() -> None:
         load_backbone("open_clip:ViT-B-32/nowhere", BackboneOptions())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "model", "dim", "size"),
     [

@@ -103,6 +103,7 @@ def test_any_other_download_may_come_by_xet(hub: Hub) -> None:
     assert hub.downloads == []
 
 
+@pytest.mark.slow
 def test_a_download_that_breaks_off_is_resumed(hub: Hub) -> None:
     hub.breaks = 1
 

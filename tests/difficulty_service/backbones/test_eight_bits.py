@@ -129,6 +129,7 @@ def test_the_features_of_an_image_do_not_depend_on_its_batch() -> None:
     assert torch.equal(together, torch.cat([encoder.encode(each[None]) for each in images]))
 
 
+@pytest.mark.slow
 def test_a_graph_measured_on_images_gives_their_features(tmp_path: Path) -> None:
     images, network = noise(), own_weights()
     shutil.copy(PHOTO_WEIGHTS, tmp_path)
@@ -180,6 +181,7 @@ def test_features_for_gaussians_in_float32_are_in_float32_and_say_so() -> None:
     assert settled.precision_reason == "float32, as the features of the Gaussians are"
 
 
+@pytest.mark.slow
 def test_features_of_an_earlier_run_in_float32_are_kept_and_never_mixed(tmp_path: Path) -> None:
     score = partial(
         ds.score_dataset,
@@ -198,6 +200,7 @@ def test_features_of_an_earlier_run_in_float32_are_kept_and_never_mixed(tmp_path
     assert first.provenance.precision == again.provenance.precision == "float32"
 
 
+@pytest.mark.slow
 def test_a_score_file_says_that_its_features_are_of_eight_bits() -> None:
     scores = ds.score_dataset(pairs(), backbone="builtin-photos", device="cpu", progress=False)
 

@@ -55,6 +55,7 @@ def bytes_of_tensors() -> int:
     return sum(storage.nbytes() for storage in storages.values())
 
 
+@pytest.mark.slow
 def test_a_network_of_timm_holds_its_weights_once(tmp_path: Path) -> None:
     network = timm.create_model("resnet18", num_classes=0)
     expected = sum(each.nbytes for each in network.state_dict().values())

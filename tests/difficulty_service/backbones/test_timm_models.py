@@ -130,6 +130,7 @@ def test_a_size_that_a_network_does_not_take_is_refused(name: str, size: int, sa
         load_backbone(name, options)
 
 
+@pytest.mark.slow
 def test_features_of_another_size_say_it_and_are_made_again_by_what_they_say() -> None:
     asked = BackboneOptions(image_size=112, random=True)
     first = load_backbone("timm:resnet18", asked)
@@ -144,6 +145,7 @@ def test_features_of_another_size_say_it_and_are_made_again_by_what_they_say() -
     assert load_backbone("timm:resnet18", again).preprocessing == first.preprocessing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [0, 7])
 def test_a_file_with_another_classifier_or_none_gives_the_same_features(
     tmp_path: Path, classes: int

@@ -175,6 +175,7 @@ def test_a_parent_that_ends_need_not_close_its_child(tmp_path: Path) -> None:
     wait_until_gone(child)
 
 
+@pytest.mark.slow
 def test_a_process_of_another_kind_is_told_when_its_parent_is_killed(tmp_path: Path) -> None:
     parent, child = start(WATCHED_PROGRAM, tmp_path)
 

@@ -36,6 +36,7 @@ def test_collection_stays_off_where_it_was_off() -> None:
     assert not enabled
 
 
+@pytest.mark.slow
 def test_importing_the_package_leaves_the_collection_of_others_as_it_is() -> None:
     code = (
         "import gc; before = gc.get_threshold(); import difficulty_service.datasets; "

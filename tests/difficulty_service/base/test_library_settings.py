@@ -81,6 +81,7 @@ def test_every_way_to_start_configures_the_threads_before_torch_is_loaded(
     assert environment.items() >= LIBRARY_SETTINGS.items()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", [CHILD, WORKER], ids=["a child", "a child of a worker"])
 def test_children_have_the_settings_of_their_parents(tmp_path: Path, script: str) -> None:
     program = tmp_path / "program.py"

@@ -75,6 +75,7 @@ def test_it_says_the_format_the_classes_and_what_is_left_out(photos: Path, run: 
     ]
 
 
+@pytest.mark.slow
 def test_it_opens_no_image_and_loads_no_network(photos: Path) -> None:
     words = json.dumps(["score", str(photos), "--dry-run"])
     done = subprocess.run(  # noqa: S603 - our own program

@@ -61,6 +61,7 @@ def test_text_is_counted_as_it_is_decoded(write: Callable[..., str], column: str
         open_dataset(location, LIMITED)
 
 
+@pytest.mark.slow
 def test_an_image_that_all_rows_repeat_is_in_memory_a_few_times_at_most(
     write: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,6 +122,7 @@ def test_a_name_is_loaded_through_the_package_and_its_cache(
     assert _bytes(dataset) == images[:3]
 
 
+@pytest.mark.slow
 def test_an_unknown_name_without_a_network_raises_one_error_with_a_remedy(tmp_path: Path) -> None:
     code = (
         "from difficulty_service.datasets import open_dataset\n"

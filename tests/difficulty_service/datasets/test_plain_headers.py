@@ -129,6 +129,7 @@ ARCHIVES = st.fixed_dictionaries(
 """Arguments of `pack`."""
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(ARCHIVES)
 def test_members_are_those_that_tarfile_finds(archive: dict[str, Any]) -> None:
@@ -150,6 +151,7 @@ def test_truncated_archives_have_the_members_and_the_error_of_tarfile(
     assert ours == theirs
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(ARCHIVES, st.data())
 def test_damaged_headers_have_the_members_and_the_error_of_tarfile(

@@ -121,6 +121,7 @@ def test_closing_ends_the_processes(photos: Path) -> None:
     assert not alive
 
 
+@pytest.mark.slow
 def test_kept_processes_prepare_one_shard_after_another(photos: Path) -> None:
     groups = groups_of(open_dataset(str(photos), DatasetOptions()))
     kept, before, used = KeptProcesses(1000), children(), []
@@ -154,6 +155,7 @@ def test_a_process_that_was_killed_is_an_error_that_says_what_to_do(photos: Path
     assert "workers" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_watch_knows_what_processes_are_reading_and_an_error_names_it(
     photos: Path, tmp_path: Path
 ) -> None:

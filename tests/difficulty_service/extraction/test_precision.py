@@ -171,6 +171,7 @@ def test_the_network_runs_in_both_precisions_and_slow_bfloat16_ends_it_early(
         assert found == PrecisionPilot(num_images=8, float32=8, bfloat16=8, agreement=None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agreements", "chosen"),
     [((0.9999, 0.0), torch.float16), ((0.9, 0.9999), torch.bfloat16), ((0.9, 0.8), torch.float32)],
@@ -265,6 +266,7 @@ def test_networks_of_texts_are_compared_on_a_gpu(
         assert "scores of 512 texts is" in str(settled.precision_reason)
 
 
+@pytest.mark.slow
 def test_the_choice_is_recorded_and_a_resumed_run_keeps_it(
     tmp_path: Path, compared: Callable[[PrecisionPilot], list[str]]
 ) -> None:
@@ -283,6 +285,7 @@ def test_the_choice_is_recorded_and_a_resumed_run_keeps_it(
     assert read_description(tmp_path / "scores.features").precision == "bfloat16"
 
 
+@pytest.mark.slow
 def test_other_ranks_keep_float32(
     tmp_path: Path, compared: Callable[[PrecisionPilot], list[str]]
 ) -> None:

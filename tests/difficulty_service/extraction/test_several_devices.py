@@ -70,6 +70,7 @@ def parts_of(extracted: ExtractedDataset) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in extracted.store.folder.glob("part-*")}
 
 
+@pytest.mark.slow
 def test_two_processes_write_what_one_writes(
     images: Path, tmp_path: Path, started: list[DeviceProcess]
 ) -> None:
@@ -84,6 +85,7 @@ def test_two_processes_write_what_one_writes(
     assert not any(process.child.is_usable for process in started)
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_is_replaced(
     images: Path, tmp_path: Path, started: list[DeviceProcess]
 ) -> None:

@@ -67,6 +67,7 @@ def test_stores_are_not_merged_into_one_that_is_being_written(tmp_path: Path) ->
         merge_stores([tmp_path / "part"], tmp_path / "all")
 
 
+@pytest.mark.slow
 def test_a_command_that_was_killed_keeps_nobody_from_going_on(tmp_path: Path) -> None:
     with other_command(tmp_path) as process:
         process.kill()

@@ -56,6 +56,7 @@ def test_all_rows_are_chosen_where_there_are_no_more() -> None:
     assert (chosen.weights == 1).all()
 
 
+@pytest.mark.slow
 def test_class_means_are_of_all_rows_and_the_covariance_of_those_chosen() -> None:
     features, labels = labelled_rows()
     chosen = choose_weighted_rows(ROWS, CERTAIN, 3500, seed=1)

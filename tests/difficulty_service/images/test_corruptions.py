@@ -79,6 +79,7 @@ def test_what_is_drawn_differs_between_seeds_and_between_images(name: str) -> No
 UNEVEN = {"saturate", "spatter", "glass_blur", "snow", "frost", "elastic_transform"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(CORRUPTIONS) - UNEVEN))
 @pytest.mark.parametrize("side", [32, 64, 128])
 def test_images_get_farther_from_the_original_with_severity(name: str, side: int) -> None:

@@ -22,6 +22,7 @@ Features = NDArray[np.float32]
 Labels = NDArray[np.int64]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # the checks fit tiny datasets on purpose
 @pytest.mark.parametrize("shrinkage", ["auto", "leave-one-out"])
 def test_every_check_of_scikit_learn_passes(shrinkage: str) -> None:

@@ -23,6 +23,7 @@ def test_near_duplicates_among_features_are_named_where_they_are_asked_for() -> 
     assert "near_duplicate_of" not in plain.to_arrow().column_names
 
 
+@pytest.mark.slow
 def test_near_duplicates_among_images_are_named() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (24, 4, 4, 3), dtype=np.uint8)
     pixels[1::2] //= 4  # cats are darker

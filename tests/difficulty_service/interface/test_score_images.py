@@ -60,6 +60,7 @@ def by_row(scores: Scores) -> list[float]:
     return [score for _, score in sorted(rows, key=lambda row: row[0][-6:])]
 
 
+@pytest.mark.slow
 def test_a_licence_with_a_condition_and_the_size_of_the_input_are_told_of(
     folder: Path, tmp_path: Path
 ) -> None:

@@ -32,6 +32,7 @@ def test_pairs_tables_and_hugging_face_datasets_have_the_same_scores(tmp_path: P
     assert scored[2] == scored[0]
 
 
+@pytest.mark.slow
 def test_a_text_that_is_none_is_listed() -> None:
     with pytest.warns(UserWarning, match="1 of 41 texts could not be read"):
         scores = ds.score_dataset([*PAIRS, (None, "cat")], modality="text", progress=False)
@@ -41,6 +42,7 @@ def test_a_text_that_is_none_is_listed() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_text_that_utf_8_cannot_write_is_listed() -> None:
     with pytest.warns(UserWarning, match="1 of 41 texts could not be read"):
         scores = ds.score_dataset([*PAIRS, ("\ud800 cat", "cat")], modality="text", progress=False)

@@ -138,6 +138,7 @@ def test_a_table_without_labels_is_read_where_a_person_says_so(
     assert len(open_dataset(str(parquet), DatasetOptions(unlabelled=True)).labels) == len(paths)
 
 
+@pytest.mark.slow
 def test_images_without_labels_are_dropped_and_named_by_marks(folder: Path, scores: Scores) -> None:
     marks = pa.table(
         {
@@ -155,6 +156,7 @@ def test_images_without_labels_are_dropped_and_named_by_marks(folder: Path, scor
     assert "rmd" in again.table.column_names
 
 
+@pytest.mark.slow
 def test_clusters_become_classes_that_are_scored_like_others(folder: Path) -> None:
     out = folder.parent / "clusters.parquet"
 
@@ -228,6 +230,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield write_weights(folder / "clip.safetensors")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("features", ["penultimate", "projected"])
 def test_each_image_gets_the_name_that_its_features_are_closest_to(
     folder: Path, weights: Path, tmp_path: Path, features: str

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 
 from difficulty_service.reports.confusions import count_confusions, rank_pairs
 from difficulty_service.reports.copies import MOST_DECIDED, CopyGroup, copies_data, to_group
@@ -145,6 +146,7 @@ def test_a_group_of_too_many_copies_has_no_data_and_no_decision(make_scores: Mak
     ]
 
 
+@pytest.mark.slow
 def test_no_section_grows_with_the_number_of_classes(make_scores: MakeScores) -> None:
     samples = to_samples(make_scores(30_000, 10_000))
 

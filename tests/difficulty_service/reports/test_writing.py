@@ -171,6 +171,7 @@ def test_scores_that_do_not_differ_have_no_histogram(
     assert "2.5" in words(page)
 
 
+@pytest.mark.slow
 def test_ten_thousand_classes_stay_a_small_page_that_names_its_limits(
     tmp_path: Path, make_scores: MakeScores
 ) -> None:
@@ -184,6 +185,7 @@ def test_ten_thousand_classes_stay_a_small_page_that_names_its_limits(
     assert 'class="matrix"' not in page
 
 
+@pytest.mark.slow
 def test_the_policy_allows_the_script_and_style_of_the_page_and_nothing_else(
     tmp_path: Path, photo_scores: ScoreFile
 ) -> None:

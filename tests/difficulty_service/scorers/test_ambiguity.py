@@ -34,6 +34,7 @@ def likeliest(logits: Tensor, labels: Tensor) -> Tensor:
     return scales[int(torch.stack(losses).argmin())] * logits
 
 
+@pytest.mark.slow
 def test_the_score_is_the_log_odds_of_both_classifiers_together() -> None:
     features, labels = blobs()
     options = PosteriorOptions(("agree",), NUM_CLASSES)
@@ -67,6 +68,7 @@ def test_agree_alone_is_the_column_agree() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_wrong_label_scores_higher_than_the_right_one() -> None:
     features, labels = blobs(distance=5.0)
     wrong = labels.clone()
@@ -78,6 +80,7 @@ def test_a_wrong_label_scores_higher_than_the_right_one() -> None:
     assert (right_scores[:5] < 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_classes", [2, 1000])
 def test_two_classes_and_a_thousand_have_scores(
     num_classes: int, monkeypatch: pytest.MonkeyPatch

@@ -85,6 +85,7 @@ def scored(folder: Path, out: Path, weights: Path, features: str) -> Scores:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("features", ["penultimate", "projected"])
 def test_names_and_images_are_compared_as_by_open_clip(
     folder: Path, weights: Path, tmp_path: Path, features: str
@@ -105,6 +106,7 @@ def test_names_and_images_are_compared_as_by_open_clip(
     assert scores["name_margin"].type == "float"
 
 
+@pytest.mark.slow
 def test_a_moved_image_has_the_margin_of_its_new_name(
     folder: Path, weights: Path, tmp_path: Path
 ) -> None:
@@ -129,6 +131,7 @@ def test_a_backbone_without_words_is_refused_before_it_encodes_images(folder: Pa
         score_dataset(folder, backbone="builtin", scorers=SCORERS, device="cpu", progress=False)
 
 
+@pytest.mark.slow
 def test_features_of_other_weights_are_refused(folder: Path, weights: Path, tmp_path: Path) -> None:
     scored(folder, tmp_path / "scores.parquet", weights, "penultimate")
     other = write_weights(tmp_path / "other.safetensors", seed=1)

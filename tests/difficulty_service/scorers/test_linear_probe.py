@@ -129,6 +129,7 @@ def test_the_fit_is_that_of_the_textbook_formula(blobs: tuple[Tensor, Tensor]) -
     np.testing.assert_allclose(centred(parameters), centred(expected), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_labels_of_samples_left_out_choose_the_penalty(
     blobs: tuple[Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -178,6 +178,7 @@ def test_planted_errors_rank_higher_than_by_the_label_margin() -> None:
     assert columns["p_wrong"][~wrong].mean() < 0.05
 
 
+@pytest.mark.slow
 def test_noise_from_a_sample_hardly_differs_from_that_of_all_samples(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -308,6 +309,7 @@ def test_a_covariance_is_of_so_many_samples_that_class_means_are_the_less_certai
     assert found == min(enough, 256 * dim)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_landmarks")
 def test_with_many_classes_fewer_samples_of_the_covariance_find_the_same_errors(
     monkeypatch: pytest.MonkeyPatch,
@@ -415,6 +417,7 @@ def test_a_value_that_is_not_finite_is_refused_by_its_row() -> None:
         fitted(features, labels)
 
 
+@pytest.mark.slow
 def test_products_in_float32_suffice_where_most_directions_hold_rounding_noise() -> None:
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(3000) % CLASSES

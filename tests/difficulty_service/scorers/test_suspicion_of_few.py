@@ -1,5 +1,6 @@
 """Suspicion where a class has so few images that one wrong label changes its share."""
 
+import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
@@ -10,6 +11,7 @@ from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.scorers.suspicion import PosteriorOptions, fit_posteriors
 
 
+@pytest.mark.slow
 def test_among_few_samples_planted_errors_rank_as_high_as_by_the_label_margin() -> None:
     gains = []
     for seed in range(20):

@@ -10,6 +10,7 @@ import torch
 from tests.factories import store_of, write_image_folder
 
 
+@pytest.mark.slow
 def test_neither_fitting_nor_scoring_a_store_loads_pandas(tmp_path: Path) -> None:
     features = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
     store_of(tmp_path / "store", features, torch.arange(40) % 2)
@@ -30,6 +31,7 @@ sys.exit("pandas" in sys.modules)
     assert finished.returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backbone", ["builtin", "builtin-photos"])
 def test_scoring_images_by_a_network_of_the_package_does_not_load_torchvision(
     backbone: str, tmp_path: Path

@@ -53,6 +53,7 @@ def score(
     return read_scores(out)
 
 
+@pytest.mark.slow
 def test_a_store_gets_the_numbers_of_features_in_memory(tmp_path: Path) -> None:
     features, labels = features_and_labels()
     options = PosteriorOptions(POSTERIORS, 3, matmul_dtype=torch.float64)
@@ -118,6 +119,7 @@ def test_the_summary_counts_the_labels_by_suspicion_and_holds_the_most_suspiciou
     assert summary.doubtful["suspicion"].to_pylist() == pytest.approx(largest)
 
 
+@pytest.mark.slow
 def test_the_seed_of_the_features_chooses_the_landmarks(tmp_path: Path) -> None:
     first, again, other = (
         score(make_store(tmp_path / str(turn), seed=seed), "suspicion").table["suspicion"]

@@ -59,6 +59,7 @@ def rounds(tmp_path: Path) -> Rounds:
     return Rounds(tmp_path / "features")
 
 
+@pytest.mark.slow
 def test_samples_are_newly_doubtful_that_were_neither_doubtful_nor_verified(rounds: Rounds) -> None:
     assert rounds.score().newly_doubtful is None
     rounds.edit({"s1": -1.0, "s2": 0.0, "s3": None, "s4": float("nan"), "s60": -1.0})

@@ -265,6 +265,7 @@ def test_test_images_are_centre_cropped_after_random_resized_crops(
     np.testing.assert_allclose(inputs_of(with_crops.test)[0], cut, atol=1)
 
 
+@pytest.mark.slow
 def test_a_training_epoch_over_real_images_yields_every_image_once(shared: Path) -> None:
     splits = opened(
         train=str(shared / "data" / "cifar10_train_1.parquet"),

@@ -153,6 +153,7 @@ def test_scores_without_weights_by_scores_are_an_error(tmp_path: Path) -> None:
         run(tmp_path, scores=ds.score(*make_arrays(0)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["array", "pairs", "tensor"])
 def test_images_in_memory_are_trained_on(tmp_path: Path, form: str) -> None:
     generator = np.random.default_rng(0)

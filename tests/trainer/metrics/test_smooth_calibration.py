@@ -35,6 +35,7 @@ def naive_smooth_ece(confidence: NDArray[np.float64], correct: NDArray[np.bool_]
     return float(brentq(excess, 1e-3, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shift", [0.0, 0.1, 0.3])
 def test_the_smooth_ece_is_that_of_its_definition(shift: float) -> None:
     generator = np.random.default_rng(round(10 * shift))

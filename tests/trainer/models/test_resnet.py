@@ -1,5 +1,6 @@
 """Residual networks: their blocks, and the small one."""
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -55,6 +56,7 @@ def test_resnet110_with_bottlenecks_has_the_parameters_of_its_layers() -> None:
     assert sum(parameter.numel() for parameter in model.parameters()) == expected
 
 
+@pytest.mark.slow
 def test_the_classifier_sees_a_grid_of_the_pooled_size() -> None:
     model = resnet50(InputSpec((3, 64, 64)), 200, pooled_size=2).eval()
     images = torch.randn(1, 3, 64, 64)

@@ -123,6 +123,7 @@ def weights_of(splits: Splits, recipe: Recipe, folder: Path) -> Tensor | None:
     return weights
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", shipped_recipes())
 def test_every_shipped_recipe_takes_a_step(
     small: Callable[[str], Recipe], accelerator: Accelerator, tmp_path: Path, name: str

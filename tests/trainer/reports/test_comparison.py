@@ -175,6 +175,7 @@ def test_every_metric_of_a_record_can_be_shown() -> None:
     assert set(MAIN_COLUMNS) < set(COLUMNS)
 
 
+@pytest.mark.slow
 def test_a_comparison_is_written_for_people_for_programs_and_as_pictures(tmp_path: Path) -> None:
     for seed in (0, 1):
         make_seed(tmp_path / "one", seed, {"accuracy": 0.9 + seed / 50, "ece": None}, "a|b")
@@ -213,6 +214,7 @@ def test_a_comparison_is_written_for_people_for_programs_and_as_pictures(tmp_pat
     assert all((out.parent / name).stat().st_size > 0 for name in names)
 
 
+@pytest.mark.slow
 def test_a_name_without_ending_becomes_a_markdown_file(tmp_path: Path) -> None:
     make_seed(tmp_path / "run", 0, CERTAIN)
 

@@ -78,6 +78,7 @@ def test_with_one_seed_a_difference_is_that_of_the_paired_bootstrap(tmp_path: Pa
         assert intervals.difference(0, 1, "raw", metric) == pytest.approx(ends), metric
 
 
+@pytest.mark.slow
 def test_seeds_are_averaged_in_every_resample(tmp_path: Path) -> None:
     seeds = {seed: predictions_of(seed, 1.0 + seed / 4) for seed in range(3)}
     comparison = compared(write_run(tmp_path / "run", seeds))
@@ -162,6 +163,7 @@ def test_two_seeds_have_both_values_in_place_of_an_interval(tmp_path: Path) -> N
     assert lacks_seeds(comparison)
 
 
+@pytest.mark.slow
 def test_a_run_of_two_seeds_is_not_the_best_however_good_it_is(tmp_path: Path) -> None:
     seeds = {seed: predictions_of(seed, 0.01) for seed in (0, 1, 2)}
     certain = {
@@ -222,6 +224,7 @@ def test_equal_methods_with_three_seeds_are_rarely_told_apart() -> None:
     assert 0.02 < wrong / 400 < 0.08
 
 
+@pytest.mark.slow
 def test_what_all_runs_share_by_seed_cancels(tmp_path: Path) -> None:
     seeds = {seed: predictions_of(seed, 1.0 + seed) for seed in range(3)}
     comparison = compared(

@@ -146,6 +146,7 @@ def test_without_a_second_run_or_intervals_there_are_no_differences(tmp_path: Pa
     assert 'id="differences"' not in page_of(tmp_path, *runs, resamples=0)
 
 
+@pytest.mark.slow
 def test_the_diagrams_are_in_the_page_which_refers_to_no_other_file(tmp_path: Path) -> None:
     write_comparison(compare_runs([write_run(tmp_path / "run", 2.0)]), tmp_path / "table.md")
     page = (tmp_path / "table.html").read_text("utf-8")

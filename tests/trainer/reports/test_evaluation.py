@@ -79,6 +79,7 @@ def spread(values: list[float], scale: float, decimals: int) -> str:
     return f"{scale * mean:.{decimals}f} ± {scale * std:.{decimals}f}"
 
 
+@pytest.mark.slow
 def test_a_table_shows_mean_and_deviation_over_the_seeds_at_every_stage(run: Path) -> None:
     (table,) = evaluate(run)
 
@@ -103,6 +104,7 @@ def test_a_table_shows_mean_and_deviation_over_the_seeds_at_every_stage(run: Pat
     assert COLUMNS["top_5_accuracy"].header not in cells
 
 
+@pytest.mark.slow
 def test_all_metrics_are_written_into_the_folder_of_each_seed(run: Path) -> None:
     evaluate(run)
 
@@ -114,6 +116,7 @@ def test_all_metrics_are_written_into_the_folder_of_each_seed(run: Path) -> None
         assert written["raw"]["nll_low"] < written["raw"]["nll"] < written["raw"]["nll_high"]
 
 
+@pytest.mark.slow
 def test_another_dataset_is_named_and_its_predictions_are_saved(
     run: Path, write_features: WriteFeatures, tmp_path: Path
 ) -> None:
@@ -135,6 +138,7 @@ def test_another_dataset_is_named_and_its_predictions_are_saved(
     assert cells_of(table)["accuracy (%) ↑"][0] == spread(accuracies, 100, 2)
 
 
+@pytest.mark.slow
 def test_a_cell_ends_in_the_ends_of_its_interval_averaged_over_the_seeds(run: Path) -> None:
     resampling = Resampling(num_resamples=50, level=0.5)
 
@@ -154,6 +158,7 @@ def test_a_cell_ends_in_the_ends_of_its_interval_averaged_over_the_seeds(run: Pa
     assert "[" not in "".join(cells_of(table)["temperature"])
 
 
+@pytest.mark.slow
 def test_ood_detection_has_intervals_too(run: Path, test_features: str) -> None:
     _, table = evaluate(
         run, EvaluationRequest(ood=(OodChoice(test_features),), show_intervals=True)
@@ -166,6 +171,7 @@ def test_ood_detection_has_intervals_too(run: Path, test_features: str) -> None:
     assert f"50.00 ± 0.00 [{ends[0]:.2f}, {ends[1]:.2f}] |" in row
 
 
+@pytest.mark.slow
 def test_every_metric_of_the_table_has_an_interval(run: Path) -> None:
     (table,) = evaluate(run, EvaluationRequest(show_intervals=True))
 
@@ -174,6 +180,7 @@ def test_every_metric_of_the_table_has_an_interval(run: Path) -> None:
     assert without == {"metric", "---", "temperature", COLUMNS["s99_accuracy"].header} & set(rows)
 
 
+@pytest.mark.slow
 def test_roc_curves_are_written_for_each_seed_and_drawn_for_the_run(
     run: Path, write_features: WriteFeatures, tmp_path: Path
 ) -> None:
@@ -189,6 +196,7 @@ def test_roc_curves_are_written_for_each_seed_and_drawn_for_the_run(
         assert (run / f"roc.{suffix}").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_each_ood_dataset_has_a_row_for_each_score(
     run: Path, write_features: WriteFeatures, test_features: str, tmp_path: Path
 ) -> None:
@@ -244,6 +252,7 @@ def test_two_datasets_of_one_name_are_refused(run: Path, test_features: str) -> 
         evaluate(run, EvaluationRequest(ood=(choice, choice)))
 
 
+@pytest.mark.slow
 def test_mahalanobis_distances_are_a_row_and_a_file(
     run: Path, write_features: WriteFeatures, tmp_path: Path
 ) -> None:
@@ -292,11 +301,13 @@ def test_corruptions_have_a_row_for_each_severity_and_each_kind(
     assert cells["corrupted by"][-1] == "adaptive ECE (%) ↓, scaled"
 
 
+@pytest.mark.slow
 def test_a_probe_has_no_images_to_corrupt(run: Path) -> None:
     with pytest.raises(ConfigError, match="corruptions need a recipe of images"):
         evaluate(run, EvaluationRequest(corruptions=CorruptionChoice()))
 
 
+@pytest.mark.slow
 def test_one_seed_has_no_deviation(run: Path) -> None:
     shutil.rmtree(run / "seed-1")
 
@@ -305,6 +316,7 @@ def test_one_seed_has_no_deviation(run: Path) -> None:
     assert "±" not in table
 
 
+@pytest.mark.slow
 def test_seeds_that_are_not_finished_are_left_out(run: Path) -> None:
     (run / "seed-1" / "metrics.json").unlink()
 
@@ -328,6 +340,7 @@ def test_a_folder_that_holds_no_run_is_named(tmp_path: Path) -> None:
         evaluate(tmp_path)
 
 
+@pytest.mark.slow
 def test_validation_samples_are_not_called_test_data(
     probe_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
@@ -340,6 +353,7 @@ def test_validation_samples_are_not_called_test_data(
     assert cells_of(table)["metric"] == ["as trained"]
 
 
+@pytest.mark.slow
 def test_a_metric_without_a_value_is_a_dash_or_no_row(
     run: Path, write_features: WriteFeatures, tmp_path: Path
 ) -> None:

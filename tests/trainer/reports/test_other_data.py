@@ -108,6 +108,7 @@ def comparison(folders: list[Path]) -> RunComparison:
     return compare_runs(folders)
 
 
+@pytest.mark.slow
 def test_results_on_other_data_are_metrics_of_a_run(
     comparison: RunComparison, folders: list[Path]
 ) -> None:
@@ -179,6 +180,7 @@ def test_the_page_has_the_tables_of_other_data(comparison: RunComparison, tmp_pa
     assert "[" in shown[0]
 
 
+@pytest.mark.slow
 def test_intervals_on_other_data_are_those_of_students_t_over_the_seeds(
     folders: list[Path], tmp_path: Path
 ) -> None:

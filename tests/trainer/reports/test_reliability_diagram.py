@@ -41,6 +41,7 @@ def test_a_png_is_a_picture(tmp_path: Path, half_right: tuple[Tensor, Tensor]) -
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_the_title_gives_name_and_both_calibration_errors(
     tmp_path: Path, half_right: tuple[Tensor, Tensor]
 ) -> None:
@@ -84,6 +85,7 @@ def test_five_classifiers_take_two_rows(tmp_path: Path, half_right: tuple[Tensor
     assert 0 < for_the_legend < height("abcd") / 4
 
 
+@pytest.mark.slow
 def test_the_legend_names_every_mark_also_the_hatching(
     tmp_path: Path, half_right: tuple[Tensor, Tensor]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 from PIL import Image
 from torch import Tensor
@@ -26,6 +27,7 @@ def make_curves() -> list[NamedCurve]:
     return curves
 
 
+@pytest.mark.slow
 def test_the_same_curves_give_the_same_picture(tmp_path: Path) -> None:
     for name in ("one", "two"):
         draw_roc(make_curves(), tmp_path / name)

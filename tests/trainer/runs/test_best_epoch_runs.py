@@ -86,6 +86,7 @@ def test_the_saved_model_makes_the_saved_predictions(
     torch.testing.assert_close(saved, logits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_run_stopped_after_every_step_ends_with_the_same_bytes(
     best_recipe: Recipe, every: int, run: Run, make_recorder: MakeRecorder, tmp_path: Path

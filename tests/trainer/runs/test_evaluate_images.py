@@ -90,6 +90,7 @@ def metrics_of(folder: Path) -> dict[str, Any]:
     return load_checked((folder / "metrics.json").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", ["probe", "residual"])
 def test_the_test_data_as_another_dataset_give_the_same_predictions_and_metrics(
     request: pytest.FixtureRequest, test_features: str, test_images: str, run: str
@@ -268,6 +269,7 @@ def test_corruption_is_deterministic(
         assert record["raw"]["nll"] == pytest.approx(expected["raw"]["nll"], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_the_label_column_of_a_training_table_does_not_apply_to_a_folder_of_test_images(
     image_tables: Callable[..., Recipe],
     tmp_path: Path,
@@ -289,6 +291,7 @@ def test_the_label_column_of_a_training_table_does_not_apply_to_a_folder_of_test
     assert list(records) == ["contrast"]
 
 
+@pytest.mark.slow
 def test_corruption_in_several_processes_is_that_of_one(
     corrupted: tuple[dict[str, Any], int], residual: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

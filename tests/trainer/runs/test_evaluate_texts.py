@@ -123,6 +123,7 @@ def test_a_network_of_texts_has_mahalanobis_distances(text_run: Path, texts: Pat
     assert (curves[-1].stage, curves[-1].by) == ("raw", "relative_mahalanobis_unit")
 
 
+@pytest.mark.slow
 def test_a_network_of_trees_learns_from_phrases_and_is_evaluated_on_sentences(
     finish: Finish, tmp_path: Path
 ) -> None:

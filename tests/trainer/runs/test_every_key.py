@@ -277,6 +277,7 @@ def test_every_key_is_changed() -> None:
     assert set(CHANGES) == keys
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [key for key in CHANGES if CHANGES[key].observe != "command"])
 def test_a_key_changes_the_run(key: str, locations: Mapping[str, str], tmp_path: Path) -> None:
     change = CHANGES[key]
@@ -303,6 +304,7 @@ def test_a_key_changes_the_run(key: str, locations: Mapping[str, str], tmp_path:
     assert first != second
 
 
+@pytest.mark.slow
 def test_the_seeds_decide_which_runs_there_are(features: str, tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(

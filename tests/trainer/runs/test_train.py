@@ -118,6 +118,7 @@ def test_the_saved_model_is_the_one_that_was_evaluated(
     assert not torch.equal(kept, checkpoint["model"][name])
 
 
+@pytest.mark.slow
 def test_tensorboard_shows_each_epoch_once_after_a_resume(
     forgetful_probe: Recipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import pytest
 import torch
 
 from trainer.training.supervision import TRUSTED, Supervision
@@ -10,6 +11,7 @@ from trainer.training.supervision import TRUSTED, Supervision
 CPU = torch.device("cpu")
 
 
+@pytest.mark.slow
 def test_the_objective_loads_nothing_that_reads_files_or_runs_training() -> None:
     script = """
 import sys

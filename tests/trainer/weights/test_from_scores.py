@@ -239,6 +239,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         weights_of(IDS, tmp_path / "none.parquet", config())
 
 
+@pytest.mark.slow
 def test_a_file_of_many_shuffled_rows_is_joined_correctly(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     order = generator.permutation(20_000)

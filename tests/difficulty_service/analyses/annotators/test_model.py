@@ -149,6 +149,7 @@ def test_no_other_parameter_explains_the_labels_better(name: str, step: float) -
     assert naive_objective(each, other) < naive_objective(each, model)
 
 
+@pytest.mark.slow
 def test_no_other_deviation_of_an_annotator_explains_the_labels_better() -> None:
     each = case()
     model = each.fitted()
@@ -230,6 +231,7 @@ def test_the_gain_is_what_one_more_label_adds_to_the_likeliest_class_on_average(
         assert float(gains[sample]) == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_blocks_give_the_same_as_all_samples_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     each = case()
     whole = each.posterior(each.fitted())

@@ -117,6 +117,7 @@ def test_images_that_cannot_be_read_are_left_out(found: BackboneTrial) -> None:
     assert found.classes == 3
 
 
+@pytest.mark.slow
 def test_a_sample_follows_from_its_seed(photos: Path) -> None:
     first, again, other = (
         trial_of(photos, ["builtin"], sample=40, seed=seed) for seed in (0, 0, 1)

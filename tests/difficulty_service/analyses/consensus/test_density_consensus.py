@@ -100,6 +100,7 @@ def naive_log_densities(store: Path) -> tuple[list[str], Tensor, dict[str, Tenso
     return ids, labels, densities
 
 
+@pytest.mark.slow
 def test_the_runs_of_a_sample_are_averaged(tmp_path: Path) -> None:
     plain = open_store(make_store(tmp_path / "plain", seed=1))
     parts = [plain.read_part(shard) for shard in range(2)]
@@ -119,6 +120,7 @@ def test_the_runs_of_a_sample_are_averaged(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_two_backbones_are_judged_by_the_mean_of_their_log_densities(tmp_path: Path) -> None:
     stores = [make_store(tmp_path / "one", seed=1), make_store(tmp_path / "two", seed=2, dim=12)]
     ids, labels, first = naive_log_densities(stores[0])

@@ -96,6 +96,7 @@ def pairs_of(found: LeakReport | SetLeaks) -> Pairs:
     return set(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("held", [1, 1 << 30])
 @pytest.mark.parametrize("rows_at_once", [4, 7, 2048])
 @pytest.mark.parametrize("runs", [1, 3])

@@ -146,6 +146,7 @@ def test_images_that_cannot_be_read_are_left_out_with_a_warning(form: str, tmp_p
     assert found.num_images == 39
 
 
+@pytest.mark.slow
 def test_whole_images_are_refused(tmp_path: Path) -> None:
     for label in ("apple", "plum"):
         for number in range(12):
@@ -165,6 +166,7 @@ def test_features_of_random_views_are_refused(tmp_path: Path) -> None:
         ds.missing_boxes(scores, progress=False)
 
 
+@pytest.mark.slow
 def test_features_of_objects_alone_are_refused(tmp_path: Path) -> None:
     data = WRITERS["coco"](tmp_path / "fruit", many_scenes(12))
     annotations = data / "annotations" / "instances_val.json"
@@ -179,6 +181,7 @@ def test_features_of_objects_alone_are_refused(tmp_path: Path) -> None:
         ds.missing_boxes(tmp_path / "s.parquet", progress=False)
 
 
+@pytest.mark.slow
 def test_a_sample_without_any_box_is_refused(tmp_path: Path) -> None:
     data = WRITERS["coco"](
         tmp_path / "fruit", [*many_scenes(12), *(Scene(f"e{number}", []) for number in range(40))]

@@ -123,6 +123,7 @@ def test_lines_of_severity_are_not_mixed_and_gaussians_of_corrupted_images_not_u
     assert reasons.count("severity 0 is missing") == 2
 
 
+@pytest.mark.slow
 def test_a_sheet_shows_the_hardest_and_the_easiest_images(images: str, tmp_path: Path) -> None:
     ids = sorted(str(file.relative_to(images)) for file in Path(images).rglob("*.png"))
     scores = {sample_id: float(7 * number % 60) for number, sample_id in enumerate(ids)}
