@@ -28,7 +28,7 @@ demo: $(RUNTIME) ## score bundled images offline, show the hardest and the easie
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
     --durations 10
 
-test: $(INSTALLED) ## the tests, but for slow ones and those in a browser (ten minutes)
+test: $(INSTALLED) ## the tests, but for slow ones and those in a browser (seven minutes)
 	$(PYTEST) -m 'not slow'
 
 test-all: $(INSTALLED) numeric-tests ## all tests (half an hour)
