@@ -109,15 +109,19 @@ class ShardExtractor:
                 counter.report.remote(shard, done, bad)
 
         self._report = report
-        if self._begin(shard):
-            self._results = extract_shards(
-                self._task,
-                self._backbone,
-                self._with_announced(shard),
-                lambda images, bad: self._report(images, bad),
-                kept=self._kept,
-            )
-        _, extracted = next(self._results)
+        try:
+            if self._begin(shard):
+                self._results = extract_shards(
+                    self._task,
+                    self._backbone,
+                    self._with_announced(shard),
+                    lambda images, bad: self._report(images, bad),
+                    kept=self._kept,
+                )
+            _, extracted = next(self._results)
+        except BaseException:
+            self._begun.clear()  # what was read ahead is lost with the shard that failed
+            raise
         return extracted
 
     def _with_announced(self, shard: int) -> Iterator[int]:

@@ -1,7 +1,7 @@
 """An actor reads ahead into the shards that are announced, and gives each as it is alone."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import BinaryIO
@@ -13,6 +13,7 @@ import torch
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import Dataset
+from difficulty_service.extraction.engines import shard_extractor
 from difficulty_service.extraction.engines.shard_extractor import ShardExtractor
 from difficulty_service.extraction.shards import extract_shard
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
@@ -66,6 +67,24 @@ def test_the_next_shard_is_read_while_the_one_before_is_extracted(
     extractor.extract(0, COUNTER)
 
     assert sorted(opened) == list(range(2 * SHARD_SIZE))
+
+
+def test_shards_that_were_read_ahead_of_one_that_failed_are_extracted_when_they_are_asked_for(
+    task: ExtractionTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extractor = loaded(task, announced=[0, 1])
+
+    def fail(_: object, __: object, shards: Iterable[int], *___: object, **____: object) -> None:
+        assert [*shards] == [0, 1]
+        raise ValueError("no room")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(shard_extractor, "extract_shards", fail)
+        with pytest.raises(ValueError, match="no room"):
+            extractor.extract(0, COUNTER)
+
+    names = [extractor.extract(shard, COUNTER).part.sample_ids[0] for shard in (1, 0)]
+    assert names == [f"image {SHARD_SIZE}", "image 0"]
 
 
 def test_a_shard_that_was_not_announced_is_not_read(
