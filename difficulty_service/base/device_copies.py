@@ -35,31 +35,32 @@ def send_all(value: Value, device: torch.device) -> Value:
 
 
 def begin_fetch(values: Tensor) -> Callable[[], Tensor]:
-    """Begins to copy values to the CPU, behind what is queued on their device.
+    """As `begin_fetch_all`, of one tensor."""
+    fetch = begin_fetch_all([values])
+    return lambda: fetch()[0]
+
+
+def begin_fetch_all(values: Sequence[Tensor]) -> Callable[[], list[Tensor]]:
+    """Begins to copy some values of one device to the CPU, behind what is queued there.
 
     Returns:
-        What gives the values on the CPU, of the same shape. It waits until they are there, but not
-        for work that is queued later.
+        What gives the values on the CPU, of the same shapes. It waits once, until all are there,
+        but not for work that is queued later.
     """
-    if not values.is_cuda:
-        return values.cpu
-    copy = values.to("cpu", non_blocking=True)  # in pinned memory
+    if not values or not values[0].is_cuda:
+        return lambda: [each.cpu() for each in values]
+    copies = [each.to("cpu", non_blocking=True) for each in values]  # in pinned memory
     arrived = torch.cuda.Event()
-    arrived.record(torch.cuda.current_stream(values.device))
+    arrived.record(torch.cuda.current_stream(values[0].device))
 
-    def fetch() -> Tensor:
+    def fetch() -> list[Tensor]:
         arrived.synchronize()
-        return copy.clone()  # pinned memory is taken from the whole machine, and soon used again
+        # Pinned memory is taken from the whole machine, and soon used again.
+        return [copy.clone() for copy in copies]
 
     return fetch
 
 
 def fetch_all(values: Sequence[Tensor]) -> list[Tensor]:
     """Some values of one device on the CPU, for which the program waits once. Shapes as given."""
-    if not values or not values[0].is_cuda:
-        return [each.cpu() for each in values]
-    copies = [each.to("cpu", non_blocking=True) for each in values]  # in pinned memory
-    arrived = torch.cuda.Event()
-    arrived.record(torch.cuda.current_stream(values[0].device))
-    arrived.synchronize()
-    return [each.clone() for each in copies]  # see `begin_fetch`
+    return begin_fetch_all(values)()

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.base.device_copies import begin_fetch
+from difficulty_service.base.device_copies import begin_fetch_all
 from difficulty_service.base.float32_products import full_float32
 from difficulty_service.base.threads import one_ahead
 from difficulty_service.scorers.faiss_package import check_finite, load_faiss
@@ -113,10 +113,11 @@ def _begin_fetch_pairs(
         start: Row of the first query.
         places: Rows of `cosines` and its columns. Shape (pairs, 2).
     """
-    fetch_places, fetch_cosines = begin_fetch(places), begin_fetch(cosines[tuple(places.T)])
+    fetch_both = begin_fetch_all([places, cosines[tuple(places.T)]])
 
     def fetch() -> tuple[Rows, Rows, Cosines]:
-        rows, found = fetch_places().numpy().T
-        return start + rows, found.copy(), fetch_cosines().numpy()
+        places, cosines = fetch_both()
+        rows, found = places.numpy().T
+        return start + rows, found.copy(), cosines.numpy()
 
     return fetch
