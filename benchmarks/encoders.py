@@ -48,7 +48,8 @@ from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.plan import Plan
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.features.store import open_store
-from difficulty_service.images.preparation import Mode, prepare
+from difficulty_service.images.modes import Mode
+from difficulty_service.images.preparation import prepare
 from difficulty_service.scoring.pipeline import execute
 
 PHOTOGRAPHS = 64

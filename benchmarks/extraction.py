@@ -72,6 +72,7 @@ from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.plan import Plan
 from difficulty_service.extraction.schedules import SMALL_SIZE, suitable_batch_size
 from difficulty_service.extraction.task import ExtractOptions
+from difficulty_service.images.modes import Mode
 from difficulty_service.images.preparation import normalise
 from difficulty_service.scoring.pipeline import execute
 
@@ -269,7 +270,10 @@ def plain_loop(setting: Setting) -> Callable[[], None]:
 
 
 def extraction(
-    setting: Setting, workers: int | None = None, limit: int | None = None
+    setting: Setting,
+    workers: int | None = None,
+    limit: int | None = None,
+    preprocess: Mode = "fast",
 ) -> Callable[[], None]:
     """As `difficulty extract`, with dataset and backbone open already, as for the others.
 
@@ -277,6 +281,7 @@ def extraction(
         setting: What all measurements share.
         workers: Threads that read and decode; None for all cores.
         limit: Number of images; None for all.
+        preprocess: What decodes.
     """
     plan = Plan(
         location=str(setting.folder),
@@ -284,7 +289,9 @@ def extraction(
         backbone=setting.name,
         network=setting.network,
         dataset=DatasetOptions(limit=limit),
-        options=ExtractOptions(batch_size=setting.batch_size, workers=workers),
+        options=ExtractOptions(
+            batch_size=setting.batch_size, workers=workers, preprocess=preprocess
+        ),
         resume=False,
     )
     dataset = open_dataset(plan.location, plan.dataset)

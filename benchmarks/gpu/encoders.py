@@ -15,7 +15,15 @@ from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions, halves_of
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.base.threads import num_workers
+from difficulty_service.datasets import open_dataset
+from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.extraction.policy import Encoded, rank_agreement
 from difficulty_service.extraction.schedules import suitable_batch_size
+from difficulty_service.extraction.shards import extract_shard
+from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
+from difficulty_service.features.description import LEAST_AGREEMENT
+from difficulty_service.images.modes import Mode
+from difficulty_service.images.nvjpeg import jpeg_decoder
 
 WRITTEN, IMAGES, FORWARD_IMAGES = 512, 65_536, 8192
 """Files of their own, files with links to them, and images of a bare forward pass."""
@@ -99,6 +107,7 @@ def _measure_network(setting: Setting, network: Network, images: int, ends: floa
     note = f"batches of {batch_size}, {str(precision).removeprefix('torch.')}"
     yield Row(f"{network.name}, bare forward pass", bare, "images/s", note)
     yield from _feed(setting, common, bare, ends)
+    yield from _decode_there(setting, common, bare)
 
 
 def _feed(setting: Setting, common: Any, bare: float, ends: float) -> Rows:  # noqa: ANN401
@@ -120,6 +129,37 @@ def _feed(setting: Setting, common: Any, bare: float, ends: float) -> Rows:  # n
             feeding = workers
             break
     yield Row(f"{common.name}, cores that feed it", feeding, "cores", note)
+
+
+def _decode_there(setting: Setting, common: Any, bare: float) -> Rows:  # noqa: ANN401
+    """Extraction where the device decodes, too, and whether ranks stay as they are."""
+    what = f"{common.name}, extraction with JPEGs decoded by the GPU"
+    try:
+        jpeg_decoder(setting.device)
+    except DifficultyError as error:
+        yield Row(what, None, "images/s", str(error))
+        return
+    number = common.number if setting.quick else IMAGES
+    work = extraction.extraction(common, num_workers(), number, preprocess="gpu")
+    rate = number / setting.time(work)
+    note = f"{number:,} JPEGs, {rate / bare:.2f} of the bare forward pass"
+    yield Row(what, rate, "images/s", note)
+    by_cpu, by_gpu = (_encoded(common, mode) for mode in MODES)
+    agreement = rank_agreement(by_cpu, by_gpu)
+    note = f"Spearman's, of rmd of {len(by_cpu.labels)} images; {LEAST_AGREEMENT} is asked"
+    yield Row(f"{common.name}, ranks by either decoder", agreement, "correlation", note)
+
+
+MODES: tuple[Mode, ...] = ("fast", "gpu")
+
+
+def _encoded(common: Any, mode: Mode) -> Encoded:  # noqa: ANN401
+    """Features of images of their own, of which each was decoded in a mode."""
+    options = ExtractOptions(batch_size=common.batch_size, preprocess=mode)
+    dataset = open_dataset(str(common.folder), DatasetOptions(limit=min(WRITTEN, common.number)))
+    task = ExtractionTask(dataset, common.name, common.network, options)
+    part = extract_shard(task, common.backbone, 0).part
+    return Encoded(part.features, part.labels, rate=0)
 
 
 def _extract(setting: Setting, common: Any, workers: int, bare: float) -> tuple[Row, bool]:  # noqa: ANN401

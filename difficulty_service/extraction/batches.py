@@ -2,7 +2,7 @@
 
 import io
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,7 +19,7 @@ from difficulty_service.backbones.backbone import (
     Preprocessing,
     TextPreprocessing,
 )
-from difficulty_service.base.device_copies import begin_fetch, send
+from difficulty_service.base.device_copies import begin_fetch_all, send
 from difficulty_service.base.device_memory import Room
 from difficulty_service.base.errors import ImageError
 from difficulty_service.base.files import content_digest, file_stamp
@@ -30,6 +30,7 @@ from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.features.errors_file import BadImage
 from difficulty_service.features.known_images import KnownImages
 from difficulty_service.images.appearance import SampledPixels, measure, sample_pixels
+from difficulty_service.images.nvjpeg import EncodedJpegs, JpegCollector
 from difficulty_service.images.preparation import (
     decode,
     normalise,
@@ -37,12 +38,14 @@ from difficulty_service.images.preparation import (
     stack,
     to_view,
 )
+from difficulty_service.images.resizing import DecodedImage
 from difficulty_service.images.views import to_views
 
 MAX_TEXT_BYTES = 2_000_000
 """Largest size of a text, of which an encoder needs many times its memory."""
 
 READ, DECODE, FORWARD, APPEND = "read", "decode and resize", "normalise and forward", "append"
+DECODE_ON_GPU = "decode on the GPU"
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,31 @@ class Preparation:
 
 
 @dataclass(frozen=True)
+class SampledOnGpu:
+    """Pixels of images that a GPU has decoded, of which `measure` needs those on the CPU.
+
+    Attributes:
+        is_mine: Which images of the batch they are of. Shape (images of the batch,).
+        shapes: Height and width of each image.
+        levels: As `SampledPixels.levels`, on the GPU. Shape (images, …).
+    """
+
+    is_mine: NDArray[np.bool_]
+    shapes: Sequence[tuple[int, int]]
+    levels: Tensor
+
+    def complete(self, numbers: NDArray[np.float32] | None, levels: Tensor) -> NDArray[np.float32]:
+        """The numbers of all images of a batch, those of the others given in order."""
+        seen = zip(self.shapes, levels.numpy(), strict=True)
+        mine = measure([SampledPixels(*shape, each) for shape, each in seen])
+        if numbers is None:
+            return mine
+        whole = np.empty((len(self.is_mine), mine.shape[1]), np.float32)
+        whole[self.is_mine], whole[~self.is_mine] = mine, numbers
+        return whole
+
+
+@dataclass(frozen=True)
 class Batch:
     """Some samples of one shard, in order, on their way through the network.
 
@@ -101,6 +129,9 @@ class Batch:
             (images * runs, dim). None where no image is new.
         appearance: Numbers of each new image that tell how it looks; None for texts.
             Shape (images, numbers).
+        jpegs: New images that a GPU is to decode, of which `values` and `appearance` have no rows
+            before; None for none.
+        sampled: Pixels of those, by which `appearance` is completed once they are fetched.
     """
 
     shard: int
@@ -109,6 +140,8 @@ class Batch:
     bad: list[BadImage]
     values: Tensor | None
     appearance: NDArray[np.float32] | None = None
+    jpegs: EncodedJpegs | None = None
+    sampled: SampledOnGpu | None = None
 
     @property
     def num_images(self) -> int:
@@ -141,17 +174,19 @@ def prepare_batch(group: Group, how: Preparation, clock: StageClock | None) -> B
     batch = Batch(group.shard, [], list(group.reused), list(group.bad), None)
     views: list[Tensor] = []
     sampled: list[SampledPixels] = []
+    jpegs = JpegCollector() if how.options.decodes_on_gpu else None
     began, read_before = time.perf_counter(), clock.seconds_here(READ) if clock else 0.0
     for sample in group.samples:
         opener = clock.reading(sample.open, READ) if clock else sample.open
         with how.watch.working_on(sample.sample_id) if how.watch else nullcontext():
-            views += _prepare_sample(replace(sample, open=opener), how, batch, sampled)
+            views += _prepare_sample(replace(sample, open=opener), how, batch, sampled, jpegs)
     appearance = measure(sampled) if sampled else None
     if clock:
         reading = clock.seconds_here(READ) - read_before
         clock.add(DECODE, time.perf_counter() - began - reading)
     values = stack_samples(views) if views else None
-    return replace(batch, values=values, appearance=appearance)
+    left = jpegs.collected() if jpegs else None
+    return replace(batch, values=values, appearance=appearance, jpegs=left)
 
 
 def stack_samples(views: list[Tensor]) -> Tensor:
@@ -173,11 +208,16 @@ def read_text(opener: ImageOpener) -> bytes:
 
 
 def _prepare_sample(
-    sample: Sample, how: Preparation, batch: Batch, sampled: list[SampledPixels]
+    sample: Sample,
+    how: Preparation,
+    batch: Batch,
+    sampled: list[SampledPixels],
+    jpegs: JpegCollector | None,
 ) -> Iterable[Tensor]:
     """Adds a sample to a batch; gives its views, none where its features are known or it is bad.
 
-    Some pixels of an image with views are added to `sampled`.
+    Some pixels of an image with views are added to `sampled`. One that a GPU decodes is added to
+    `jpegs` and has no views yet.
     """
     # Before the image is read: a file that changes meanwhile is read again next time.
     stamp = file_stamp(sample.file) if sample.file else None
@@ -191,7 +231,9 @@ def _prepare_sample(
         if how.known and row is not None:
             _add_known(image, how.known, batch.reused, batch.bad)
             return []
-        views = _views(sample.sample_id, data, how, sampled)
+        views: Iterable[Tensor] = ()
+        if not (jpegs and jpegs.add(data, how.options.max_pixels, len(batch.new))):
+            views = _views(sample.sample_id, data, how, sampled)
     except ImageError as error:
         batch.bad.append(BadImage(sample.sample_id, str(error), content, stamp))
         return []
@@ -211,21 +253,27 @@ def _views(
     sample_id: str, data: bytes, how: Preparation, sampled: list[SampledPixels]
 ) -> Iterable[Tensor]:
     """Views of one image, each of shape (3, height, width); or the numbers of one text."""
-    preprocessing, options = how.preprocessing, how.options
-    if isinstance(preprocessing, TextPreprocessing):
-        return [preprocessing.prepare(data.decode())]
+    if isinstance(how.preprocessing, TextPreprocessing):
+        return [how.preprocessing.prepare(data.decode())]
     opener: ImageOpener = partial(io.BytesIO, data)
-    decoded = decode(opener, *options.reading)
+    decoded = decode(opener, *how.options.reading)
     seen = sample_pixels(pixels_of(decoded))  # first, while the pixels are in the cache
-    views: Iterable[Tensor]
-    if options.augmentation is None:
-        views = [to_view(decoded, preprocessing, options.max_pixels)]
-    else:
-        views = to_views(
-            decoded, preprocessing, sample_id, options.augmentation, options.max_pixels
-        )
+    views = views_of(sample_id, decoded, how.preprocessing, how.options)
     sampled.append(seen)
     return views
+
+
+def views_of(
+    sample_id: str, decoded: DecodedImage, preprocessing: Preprocessing, options: ExtractOptions
+) -> Iterable[Tensor]:
+    """Views of one decoded image, where that is. Each of shape (3, height, width).
+
+    Raises:
+        ImageError: It is too elongated.
+    """
+    if options.augmentation is None:
+        return [to_view(decoded, preprocessing, options.max_pixels)]
+    return to_views(decoded, preprocessing, sample_id, options.augmentation, options.max_pixels)
 
 
 def encode_batch(
@@ -258,10 +306,15 @@ def begin_fetch_batch(batch: Batch, clock: StageClock | None) -> Callable[[], Ba
     """
     if batch.values is None:
         return lambda: batch
-    fetch = begin_fetch(batch.values)
+    sampled = batch.sampled
+    fetch = begin_fetch_all([batch.values, *([sampled.levels] if sampled else [])])
 
     def fetch_batch() -> Batch:
         with clock.busy(FORWARD) if clock else nullcontext():
-            return replace(batch, values=fetch())
+            values, *levels = fetch()
+        if not sampled:
+            return replace(batch, values=values)
+        appearance = sampled.complete(batch.appearance, *levels)
+        return replace(batch, values=values, appearance=appearance, sampled=None)
 
     return fetch_batch

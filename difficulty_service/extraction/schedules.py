@@ -13,12 +13,13 @@ from typing import BinaryIO, Self
 
 import torch
 
-from difficulty_service.backbones.backbone import Backbone, TextPreprocessing
+from difficulty_service.backbones.backbone import Backbone, Preprocessing, TextPreprocessing
 from difficulty_service.base.device_memory import Room
 from difficulty_service.base.threads import map_in_order, map_in_turns, one_ahead
 from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.extraction.batches import (
     DECODE,
+    DECODE_ON_GPU,
     FORWARD,
     READ,
     Batch,
@@ -35,9 +36,11 @@ from difficulty_service.extraction.decoding_processes import (
     prepared_apart,
     processes_pay,
 )
+from difficulty_service.extraction.gpu_decoding import GpuDecoding
 from difficulty_service.extraction.memory import bytes_ahead, suitable_workers
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask
+from difficulty_service.images.nvjpeg import jpeg_decoder
 from difficulty_service.images.preparation import set_up_decoding_thread
 
 READERS = 8
@@ -136,7 +139,7 @@ def encoded_batches(
         shards = [*shards]
         kept = KeptProcesses(sum(len(task.dataset.shard_positions(shard)) for shard in shards))
     groups = _grouped(task, shards, images_per_batch)
-    if device.type != "cpu":
+    if device.type != "cpu" or options.decodes_on_gpu:  # which says that a CPU cannot
         return _on_gpu(task, backbone, groups, batch_size, clock, kept)
     if backbone.one_core or _is_small(backbone):
         return _on_threads(task, backbone, groups, clock)
@@ -153,11 +156,16 @@ def _on_gpu(
     kept: KeptProcesses,
 ) -> Generator[Batch, None, None]:
     """A GPU has a queue of its own: one thread fills it, others or processes read and decode."""
-    workers = task.options.workers or suitable_workers()
+    options, preprocessing = task.options, backbone.preprocessing
+    workers = options.workers or suitable_workers()
     room = Room(task.network.device)
     how = Preparation.of(task, backbone)
+    decoding = None
+    if options.decodes_on_gpu and isinstance(preprocessing, Preprocessing):
+        decoding = GpuDecoding(preprocessing, options, jpeg_decoder(room.device), clock)
     if clock:
-        clock.declare({READ: workers, DECODE: workers, FORWARD: 1})
+        on_gpu = {DECODE_ON_GPU: 1} if decoding else {}
+        clock.declare({READ: workers, DECODE: workers, **on_gpu, FORWARD: 1})
     pins = task.network.device.type == "cuda"  # so that copies to the GPU wait for nothing
 
     def prepare_group(group: Group) -> Batch:
@@ -172,10 +180,11 @@ def _on_gpu(
     else:
         prepared = map_in_order(prepare_group, groups, workers, initializer=set_up_decoding_thread)
     with closing(prepared) as batches:
+        decoded = map(decoding.decode, batches) if decoding else batches
         # This only begins the work of a batch; the one before is fetched meanwhile.
         begun = (
             begin_fetch_batch(encode_batch(batch, backbone, task.network, clock, room), clock)
-            for batch in batches
+            for batch in decoded
         )
         for fetch in one_ahead(begun):
             yield fetch()

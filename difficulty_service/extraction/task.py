@@ -13,10 +13,10 @@ from difficulty_service.features.description import numbers_of_runs
 from difficulty_service.features.known_images import KnownImages
 from difficulty_service.images.crops import seen_as
 from difficulty_service.images.header import read_encoded
+from difficulty_service.images.modes import Mode
 from difficulty_service.images.pixels import Pixels
 from difficulty_service.images.preparation import (
     DEFAULT_MAX_PIXELS,
-    Mode,
     decoder_name,
 )
 from difficulty_service.images.views import Augmentation, ViewKind
@@ -55,7 +55,13 @@ class ExtractOptions:
     @property
     def decoder(self) -> str:
         """Names and versions of the libraries on which the pixels of decoded images depend."""
-        return decoder_name(self.preprocess)
+        mode = "fast" if self.preprocess == "gpu" and not self.decodes_on_gpu else self.preprocess
+        return decoder_name(mode)
+
+    @property
+    def decodes_on_gpu(self) -> bool:
+        """Whether a GPU decodes JPEGs; not those that are to be corrupted, which the CPU does."""
+        return self.preprocess == "gpu" and self.corruption is None
 
     @property
     def reading(self) -> tuple[Mode, int, "Corruption | None", Pixels | None]:

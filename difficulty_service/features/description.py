@@ -13,6 +13,7 @@ from difficulty_service.base.checksums import load_checked
 from difficulty_service.base.contract import Contract, Names, given
 from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.base.wording import Noun, differences
+from difficulty_service.images.modes import Mode
 
 LEAST_AGREEMENT = 0.999
 """Spearman's correlation of scores from which on features of float32 and of bfloat16 are alike."""
@@ -142,7 +143,7 @@ class FeatureKind(Contract):
     """Input of the network: for images size (side of a square, or height and width), resize,
     interpolation, mean and standard deviation, and `fit` if the whole image is squashed or gets a
     border of the colour `fill`."""
-    mode: Annotated[Literal["fast", "exact"] | None, MUST_AGREE] = None
+    mode: Annotated[Mode | None, MUST_AGREE] = None
     """Preprocessing of images, `fast` or `exact`; absent for texts."""
     precision_pilot: Annotated[PrecisionPilot | None, MAY_CHANGE] = None
     """Measurement that chose the precision; absent without one."""

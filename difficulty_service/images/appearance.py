@@ -66,14 +66,13 @@ class SampledPixels:
 def sample_pixels(pixels: NDArray[np.uint8]) -> SampledPixels:
     """Takes the pixels of an image that `measure` needs. Shape (height, width, 3)."""
     height, width, _ = pixels.shape
-    return SampledPixels(
-        height, width, np.ascontiguousarray(pixels).reshape(-1).take(_places(height, width))
-    )
+    places = sampled_places(height, width)
+    return SampledPixels(height, width, np.ascontiguousarray(pixels).reshape(-1).take(places))
 
 
 @lru_cache(maxsize=64)
-def _places(height: int, width: int) -> NDArray[np.int64]:
-    """Places of the sampled levels in memory. Shape (9, GRID * GRID)."""
+def sampled_places(height: int, width: int) -> NDArray[np.int64]:
+    """Places of the sampled levels in the memory of an image. Shape (9, GRID * GRID)."""
     step = _step(height, width)
     rows, columns = (
         np.arange(GRID) * (side - 1 - STEPS * step) // (GRID - 1) for side in (height, width)

@@ -1,13 +1,15 @@
 """Turns an encoded image into the uint8 input of a backbone, fast or as timm and open_clip do.
 
-Both modes give a backbone the same picture; they differ in the resize, by a few levels of 255:
+All modes give a backbone the same picture, which differs by a few levels of 255:
 
 - `fast` decodes plain images (JPEG, 8-bit PNG, still WebP) with torchcodec and all others with
   PIL, then resizes a uint8 tensor with antialiasing.
 - `exact` decodes and resizes with PIL. The result equals that of the transform of the network's
   library (timm or open_clip) of the same RGB or grey image bit for bit.
+- `gpu` has a GPU decode and resize plain JPEGs, as `nvjpeg` does; here it is `fast`, which all
+  other images get.
 
-In both modes grey is repeated to three channels; alpha is dropped, not blended; palette, CMYK and
+In all modes grey is repeated to three channels; alpha is dropped, not blended; palette, CMYK and
 YCbCr are converted to RGB; grey of more than 8 bits is scaled from a range of values to 8 bits, or
 without one the upper 8 of 16 bits are kept and values of 32 bits are scaled from their smallest to
 their largest; the first frame of an animation is used; the EXIF orientation is applied. Conversion
@@ -25,7 +27,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -44,6 +46,7 @@ from difficulty_service.images.header import (
     read_encoded,
     upright_shape,
 )
+from difficulty_service.images.modes import Mode
 from difficulty_service.images.opener import ImageOpener
 from difficulty_service.images.pixels import Pixels
 from difficulty_service.images.resizing import (
@@ -60,7 +63,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_MAX_PIXELS",
-    "Mode",
     "decode",
     "decoder_name",
     "normalise",
@@ -72,7 +74,6 @@ __all__ = [
     "to_view",
 ]
 
-Mode = Literal["fast", "exact"]
 DECODER_NICENESS = 10
 
 
@@ -86,7 +87,7 @@ def read_image(
 
     Only the formats in `header.FORMATS` are decoded, whatever the file is called.
 
-    A uint8 tensor of shape (3, height, width) in mode `fast`, an RGB PIL image in `exact`.
+    An RGB PIL image in mode `exact`, otherwise a uint8 tensor of shape (3, height, width).
 
     Raises:
         ImageError: The file is empty, not an image, of another format, damaged or too large. The
@@ -278,8 +279,9 @@ def torchcodec_decoder() -> Callable[[Tensor], Tensor] | None:
 def decoder_name(mode: Mode) -> str:
     """Names and versions of the libraries on which the pixels of decoded images depend.
 
-    In mode `fast` torchcodec decodes plain images and PIL all others; in `exact` PIL also resizes.
+    In mode `exact` PIL decodes all images; otherwise torchcodec those that are plain.
     """
-    has_torchcodec = mode == "fast" and torchcodec_decoder() is not None
+    has_torchcodec = mode != "exact" and torchcodec_decoder() is not None
     packages = ("torchcodec", "pillow") if has_torchcodec else ("pillow",)
-    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
+    names = [f"{name} {importlib.metadata.version(name)}" for name in packages]
+    return ", ".join(["nvJPEG", *names] if mode == "gpu" else names)

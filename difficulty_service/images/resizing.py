@@ -45,7 +45,7 @@ def resize(image: DecodedImage, height: int, width: int, interpolation: str) -> 
         return image.resize((width, height), Image.Resampling[interpolation.upper()])
     # Made a batch before the channels come first, so that the result is stored as the image is.
     batch = image.permute(1, 2, 0)[None].permute(0, 3, 1, 2)
-    in_bytes = interpolation == "bicubic" or is_fast_in_bytes()
+    in_bytes = not image.is_cuda and (interpolation == "bicubic" or is_fast_in_bytes())
     resized = F.interpolate(
         batch if in_bytes else batch.float(),
         size=(height, width),
@@ -53,7 +53,7 @@ def resize(image: DecodedImage, height: int, width: int, interpolation: str) -> 
         align_corners=False,
         antialias=True,
     )
-    return (resized if in_bytes else resized.round_().byte())[0]
+    return (resized if in_bytes else resized.clamp_(0, 255).round_().byte())[0]
 
 
 def is_fast_in_bytes() -> bool:
@@ -97,8 +97,11 @@ def crop_centre(
     whole = max(rows, height), max(columns, width)
     if whole != (rows, columns):
         top, left = (whole[0] - rows) // 2, (whole[1] - columns) // 2
-        padded = torch.tensor(fill, dtype=torch.uint8).expand(*whole, 3).clone()
-        padded[top : top + rows, left : left + columns] = to_tensor(image).permute(1, 2, 0)
+        inside = to_tensor(image).permute(1, 2, 0)
+        padded = inside.new_empty(*whole, 3)
+        for channel, level in enumerate(fill):
+            padded[..., channel] = level
+        padded[top : top + rows, left : left + columns] = inside
         image = padded.permute(2, 0, 1)
     top, left = round((whole[0] - height) / 2), round((whole[1] - width) / 2)
     return crop(image, top, left, height, width)

@@ -37,7 +37,8 @@ class EncoderOptions(DeviceChoices, total=False):
         features: CLIP features before or after the projection. Default: `penultimate`.
         image_size: Side length of the square input in pixels, if the network accepts others; takes
             time quadratic in it.
-        preprocess: exact: bit for bit like open_clip or timm, but slower. Default: `fast`.
+        preprocess: exact: bit for bit like open_clip or timm, but slower; gpu: an NVIDIA GPU
+            decodes JPEGs. Default: `fast`.
         pixel_range: Values shown as black and white if images have more than 8 bits, such as
             0:4095; default: one range for all images, found in some of them.
         bands: Bands of a TIFF for red, green and blue, such as 4,3,2, or a single one; needed
@@ -52,7 +53,7 @@ class EncoderOptions(DeviceChoices, total=False):
 
     features: Literal["penultimate", "projected"]
     image_size: int | None
-    preprocess: Literal["fast", "exact"]
+    preprocess: Literal["fast", "exact", "gpu"]
     pixel_range: str | None
     bands: str | None
     page: str | None

@@ -46,6 +46,7 @@ from difficulty_service.features.previous import (
 )
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.features.store import FeatureStore
+from difficulty_service.images.nvjpeg import jpeg_decoder
 from difficulty_service.images.pixel_range import PixelRange
 from difficulty_service.images.pixels import Pixels, parse_bands
 from difficulty_service.marks.review_folder import Review, UndoneRound
@@ -175,6 +176,8 @@ def make_plan(run: Run) -> Plan:
         actors = (1, None) if machine.ray_actors is None else parse_actors(machine.ray_actors)
         cluster = ClusterOptions(machine.ray_address, *actors)
     device, precision, devices = _choose_machine(run, cluster)
+    if network.preprocess == "gpu" and (cluster is None or device.type != "cuda"):
+        jpeg_decoder(device)  # refuses what cannot decode, before anything is read
     corruption = None
     if encoding.corrupt is not None:
         # Imported here, because SciPy takes time that other runs need not spend.

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from pydantic import Field
 
+from difficulty_service.images.modes import Mode
 from difficulty_service.settings.option_types import Actors, InPython, Options, panel
 
 
@@ -23,8 +24,8 @@ class NetworkOptions(Options):
     """Side length of the square input in pixels, if the network accepts others; takes time
     quadratic in it."""
 
-    preprocess: Literal["fast", "exact"] = "fast"
-    """exact: bit for bit like open_clip or timm, but slower."""
+    preprocess: Mode = "fast"
+    """exact: bit for bit like open_clip or timm, but slower; gpu: an NVIDIA GPU decodes JPEGs."""
 
 
 @panel("Machine")

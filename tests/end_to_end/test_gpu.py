@@ -1,5 +1,6 @@
 """Scores and classifiers that a GPU makes, by the commands that a person types."""
 
+import io
 import json
 import multiprocessing
 import subprocess
@@ -12,7 +13,9 @@ import pyarrow as pa
 import pytest
 import torch
 from numpy.typing import NDArray
+from PIL import ExifTags, Image
 
+from benchmarks.photographs import write_photographs
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets import open_dataset
@@ -20,6 +23,9 @@ from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction import decoding_processes
 from difficulty_service.extraction.shards import extract_shard
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
+from difficulty_service.features.description import LEAST_AGREEMENT
+from difficulty_service.images.nvjpeg import JpegCollector, jpeg_decoder
+from difficulty_service.images.preparation import read_image
 from difficulty_service.scores.file import read_scores
 
 DIGITS = Path(__file__).parents[2] / "difficulty_service" / "demo" / "digits.parquet"
@@ -69,6 +75,43 @@ def test_features_of_a_gpu_get_the_scores_of_the_processor(
 
     assert np.sqrt(np.mean((there - here) ** 2)) < apart * here.std()
     assert np.corrcoef(there.argsort().argsort(), here.argsort().argsort())[0, 1] > 1 - apart / 10
+
+
+@pytest.mark.parametrize("network", ["builtin", "builtin-photos"])
+def test_photographs_that_the_gpu_decodes_get_the_ranks_of_those_that_the_cpu_decodes(
+    network: str, tmp_path: Path
+) -> None:
+    write_photographs(tmp_path / "photographs", 400)
+    rmd = {}
+    for mode in ("fast", "gpu"):
+        file = tmp_path / f"{mode}.parquet"
+        options = ("--backbone", network, "--device", "cuda", "--precision", "fp32")
+        difficulty("score", tmp_path / "photographs", "--out", file, *options, "--preprocess", mode)
+        rmd[mode] = rmd_of(file).argsort().argsort()
+
+    assert np.corrcoef(rmd["fast"], rmd["gpu"])[0, 1] > LEAST_AGREEMENT
+
+
+@pytest.mark.parametrize("number", range(1, 9))
+def test_a_gpu_turns_jpegs_as_their_exif_orientation_says(number: int) -> None:
+    file = io.BytesIO()
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = number
+    smooth = np.linspace(0, 255, 48 * 80 * 3).reshape(48, 80, 3).astype(np.uint8)
+    Image.fromarray(smooth).save(file, "JPEG", quality=95, subsampling=0, exif=exif)
+    jpegs = JpegCollector()
+    assert jpegs.add(file.getvalue(), max_pixels=10_000, image=0)
+    collected = jpegs.collected()
+    assert collected is not None
+    decoder = jpeg_decoder(torch.device("cuda"))
+
+    with decoder.beside():
+        ((_, pixels),) = decoder.decode(collected)
+
+    assert pixels is not None
+    expected = read_image(lambda: io.BytesIO(file.getvalue()))
+    assert isinstance(expected, torch.Tensor)
+    assert (pixels.cpu().int() - expected.int()).abs().max() <= 4
 
 
 def test_a_network_trained_on_a_gpu_with_the_scores_is_evaluated(

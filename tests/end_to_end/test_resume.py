@@ -21,7 +21,7 @@ from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.plan import Plan
 from difficulty_service.extraction.task import ExtractOptions
-from difficulty_service.images.preparation import Mode
+from difficulty_service.images.modes import Mode
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scoring.pipeline import execute
 

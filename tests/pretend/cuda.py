@@ -4,7 +4,8 @@ import ctypes
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,11 +42,15 @@ class Event:
         LEDGER.note_event(self._queued)
 
 
+_numbers = count(1)
+
+
 @dataclass(frozen=True)
 class Stream:
-    """As torch.cuda.Stream; all work is in one order here."""
+    """As torch.cuda.Stream; a new one, or that of the number."""
 
     device: torch.device
+    number: int = field(default_factory=lambda: next(_numbers))
 
     def record_event(self, event: Event | None = None) -> Event:
         event = event or Event()
@@ -55,8 +60,8 @@ class Stream:
     def wait_event(self, _event: Event) -> None:
         pass
 
-    def wait_stream(self, _stream: "Stream") -> None:
-        pass
+    def wait_stream(self, stream: "Stream") -> None:
+        tensors.order.wait(self.number, stream.number)
 
     def synchronize(self) -> None:
         LEDGER.note(WAIT, "synchronize")
@@ -86,6 +91,21 @@ def device(device: Any) -> Iterator[None]:
         tensors.current.index = before
 
 
+@contextmanager
+def stream(stream: Stream) -> Iterator[None]:
+    """Makes a stream current within the context."""
+    before = tensors.current.stream
+    tensors.current.stream = stream.number
+    try:
+        yield
+    finally:
+        tensors.current.stream = before
+
+
+def _current_stream(device: Any = None) -> Stream:
+    return Stream(torch.device("cuda", _index(device)), tensors.current.stream)
+
+
 def install(driver: str, number: int = 2) -> None:
     """Has this process pretend that there are GPUs, in all threads that start from now on.
 
@@ -107,8 +127,8 @@ def install(driver: str, number: int = 2) -> None:
         "Stream": Stream,
         "_lazy_init": lambda: None,
         "current_device": lambda: tensors.current.index,
-        "current_stream": lambda device=None: Stream(torch.device("cuda", _index(device))),
-        "default_stream": lambda device=None: Stream(torch.device("cuda", _index(device))),
+        "current_stream": _current_stream,
+        "default_stream": lambda device=None: Stream(torch.device("cuda", _index(device)), 0),
         "device": device,
         "device_count": lambda: number,
         "empty_cache": lambda: None,
@@ -126,6 +146,7 @@ def install(driver: str, number: int = 2) -> None:
         "memory_allocated": lambda _device=None: 0,
         "reset_peak_memory_stats": lambda _device=None: None,
         "set_device": set_device,
+        "stream": stream,
         "synchronize": lambda _device=None: LEDGER.note(WAIT, "synchronize"),
     }
     for name, answer in answers.items():
@@ -138,6 +159,7 @@ def install(driver: str, number: int = 2) -> None:
     accelerator.set_device_index = set_device
     Tensor.pin_memory = lambda self, device=None: tensors.pin(self)  # type: ignore[method-assign] # noqa: ARG005
     Tensor.is_pinned = lambda self, device=None: tensors.is_pinned(self)  # type: ignore[method-assign] # noqa: ARG005
+    Tensor.record_stream = lambda self, stream: None  # type: ignore[method-assign] # noqa: ARG005
     _watch_threads()
 
 

@@ -188,15 +188,16 @@ def _images(side: int) -> Dataset:
         file = io.BytesIO()
         Image.fromarray(each).save(file, "PNG")
         encoded.append(file.getvalue())
-    return _dataset(encoded, DatasetOptions())
+    return dataset_of(encoded, DatasetOptions())
 
 
 def _texts() -> Dataset:
     chosen = np.random.default_rng(0).choice(WORDS, (BATCH_SIZE * NUM_BATCHES, 5))
-    return _dataset([" ".join(words) for words in chosen], DatasetOptions(text_column="text"))
+    return dataset_of([" ".join(words) for words in chosen], DatasetOptions(text_column="text"))
 
 
-def _dataset(samples: list[Any], options: DatasetOptions) -> Dataset:
+def dataset_of(samples: list[Any], options: DatasetOptions) -> Dataset:
+    """Samples of two classes in turn, with their number as id."""
     labels = np.arange(len(samples), dtype=np.int32) % 2
     ids = [f"{row:03d}" for row in range(len(samples))]
     held = ImagesInMemory(samples.__getitem__, ids, labels, ("a", "b"))

@@ -4,6 +4,7 @@ Operations on tensors of two devices are refused as CUDA refuses them, and so ar
 no kernel for CUDA. Everything that makes a program wait for a GPU is counted.
 """
 
+import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -20,12 +21,41 @@ CPU = torch.device("cpu")
 
 
 class Current(threading.local):
-    """The index of the current GPU of a thread."""
+    """The index of the current GPU of a thread, and the number of its current stream."""
 
     index = 0
+    stream = 0
 
 
 current = Current()
+
+
+class Order:
+    """Which stream made what when, and which stream has waited for which.
+
+    Work of one stream is done in its order. Another one that does not wait for it may read what has
+    not been written yet.
+    """
+
+    def __init__(self) -> None:
+        self._ticks = itertools.count()
+        self._waited: dict[tuple[int, int], int] = {}
+
+    def now(self) -> tuple[int, int]:
+        """The current stream, and a moment after all that came before."""
+        return current.stream, next(self._ticks)
+
+    def wait(self, stream: int, other: int) -> None:
+        """Lets a stream go on after all that another one has been given."""
+        self._waited[stream, other] = next(self._ticks)
+
+    def is_kept(self, made: tuple[int, int]) -> bool:
+        """Whether the current stream comes after something that was made."""
+        stream, moment = made
+        return stream == current.stream or moment < self._waited.get((current.stream, stream), -1)
+
+
+order = Order()
 
 WAITS = frozenset(
     f"aten::{name}"
@@ -51,6 +81,9 @@ INTEGER_PRODUCTS = frozenset(
     f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "dot")
 )
 
+SMOOTH_RESIZES = frozenset({"aten::_upsample_bicubic2d_aa", "aten::_upsample_bilinear2d_aa"})
+"""Kernels for CUDA take numbers with a fraction alone."""
+
 _pinned: dict[int, Tensor] = {}
 """Tensors in pinned memory by its address; kept, so that no other tensor gets that memory."""
 
@@ -74,9 +107,11 @@ class OnGpu(Tensor):
 
     Attributes:
         held: Its values, on the CPU.
+        made: What wrote them, as `Order.now`.
     """
 
     held: Tensor
+    made: tuple[int, int]
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @staticmethod
@@ -91,6 +126,7 @@ class OnGpu(Tensor):
             device=_numbered(device),
         )
         tensor.held = held
+        tensor.made = order.now()
         return tensor
 
     @classmethod
@@ -146,6 +182,9 @@ def run(function: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> 
     """Runs an operation of PyTorch where its tensors are, or refuses it."""
     name: str = function._schema.name
     target = None if options.get("device") is None else torch.device(options["device"])
+    for each in tree_leaves((arguments, options)):
+        if isinstance(each, OnGpu) and not order.is_kept(each.made):
+            raise Refused(f"{name} reads what another stream makes, for which nothing waits")
     if name == "aten::_to_copy":
         return _copied(arguments[0], target, options)
     if name == "aten::copy_":
@@ -182,7 +221,10 @@ def _computed(
     def placed(value: Any) -> Any:
         if not isinstance(value, Tensor):
             return value
-        return known[id(value)] if id(value) in known else OnGpu(value, device)
+        if id(value) not in known:
+            return OnGpu(value, device)
+        known[id(value)].made = order.now()
+        return known[id(value)]
 
     return tree_map(placed, result)
 
@@ -259,7 +301,7 @@ def _refuse(
     generator = options.get("generator")
     if generator is not None and generator.device.type != "cuda":
         raise Refused(f"{name} expected a 'cuda' device type for generator but found 'cpu'")
-    if name in INTEGER_PRODUCTS and not on_gpu[0].is_floating_point():
+    if name in INTEGER_PRODUCTS | SMOOTH_RESIZES and not on_gpu[0].is_floating_point():
         raise Refused(f'"{name}_cuda" not implemented for {on_gpu[0].dtype}')
     devices = {each.device for each in tensors if not _may_be_anywhere(function, each, arguments)}
     if len(devices) > 1:

@@ -17,7 +17,7 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "timm, transformer": ("timm:vit_tiny_patch16_224.augreg_in21k", 32, 32),
 }
 
-OTHERS = {"open_clip", "transformers", "transformers, causal", "the server"}
+OTHERS = {"JPEGs by the GPU", "open_clip", "transformers", "transformers, causal", "the server"}
 
 
 def test_every_path_of_extraction_has_a_budget() -> None:

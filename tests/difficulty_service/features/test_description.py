@@ -118,7 +118,7 @@ def test_keys_without_a_field_are_kept_and_must_agree_between_stores() -> None:
         ("num_shards", "two", r"has 'two' as num_shards: .*valid integer"),
         ("class_names", ["cat", 3], r"has 3 as class_names\.1: .*valid string"),
         ("flip", 1, r"has 1 as flip: .*valid boolean"),
-        ("mode", "slow", r"has 'slow' as mode: .*'fast' or 'exact'"),
+        ("mode", "slow", r"has 'slow' as mode: .*'fast', 'exact' or 'gpu'"),
         ("precision_pilot", {"num_images": 512}, r"lacks the keys \['float32', 'agr"),
     ],
 )

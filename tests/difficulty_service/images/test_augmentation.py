@@ -10,7 +10,8 @@ from torch import Tensor
 
 from difficulty_service.backbones.backbone import Preprocessing
 from difficulty_service.datasets.sample import ImageOpener
-from difficulty_service.images.preparation import Mode, decode, prepare
+from difficulty_service.images.modes import Mode
+from difficulty_service.images.preparation import decode, prepare
 from difficulty_service.images.views import (
     MIN_AREA_OF_TRAINING,
     Augmentation,

@@ -14,7 +14,8 @@ from PIL import Image
 from torchvision.transforms.v2.functional import get_size
 
 from difficulty_service.base.errors import ImageError
-from difficulty_service.images.preparation import Mode, read_image
+from difficulty_service.images.modes import Mode
+from difficulty_service.images.preparation import read_image
 
 pytestmark = pytest.mark.parametrize("mode", ["fast", "exact"])
 

@@ -1,4 +1,4 @@
-"""Each kind of image in both modes, pixel by pixel."""
+"""Each kind of image in all modes, pixel by pixel; that of a GPU on the CPU, which is `fast`."""
 
 import io
 import struct
@@ -14,9 +14,10 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from difficulty_service.images import preparation
-from difficulty_service.images.preparation import Mode, decoder_name, read_image
+from difficulty_service.images.modes import Mode
+from difficulty_service.images.preparation import decoder_name, read_image
 
-pytestmark = pytest.mark.parametrize("mode", ["fast", "exact"])
+pytestmark = pytest.mark.parametrize("mode", ["fast", "exact", "gpu"])
 
 HEIGHT, WIDTH = 11, 17
 RNG = np.random.default_rng(0)

@@ -17,10 +17,12 @@ from PIL import Image
 from torch import Tensor
 
 from difficulty_service.backbones.backbone import Preprocessing
-from difficulty_service.base.errors import ImageError
+from difficulty_service.base.errors import BackboneError, ImageError
 from difficulty_service.datasets.sample import ImageOpener
+from difficulty_service.images import nvjpeg
+from difficulty_service.images.modes import Mode
+from difficulty_service.images.nvjpeg import jpeg_decoder
 from difficulty_service.images.preparation import (
-    Mode,
     decoder_name,
     normalise,
     prepare,
@@ -272,3 +274,17 @@ def test_an_image_too_elongated_to_resize_is_refused(mode: Mode) -> None:
 
     with pytest.raises(ImageError, match="60000 x 1 pixels are too elongated"):
         prepare(opener, CLIP_224, mode)
+
+
+def test_only_an_nvidia_gpu_decodes_and_a_remedy_is_named() -> None:
+    with pytest.raises(BackboneError, match=r"decodes on an NVIDIA GPU, and the device is cpu"):
+        jpeg_decoder(torch.device("cpu"))
+
+
+def test_a_gpu_without_a_package_that_decodes_is_refused_with_each_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(nvjpeg, "PACKAGES", ("no_such_package", "math"))
+
+    with pytest.raises(BackboneError, match=r"cuda:7 \(No module named.*; .*decode_jpeg.*\)"):
+        jpeg_decoder(torch.device("cuda:7"))
