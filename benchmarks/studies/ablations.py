@@ -39,7 +39,7 @@ from benchmarks.evidence.training.comparison import (
 )
 from benchmarks.real_data import shared_folder, skipped
 from benchmarks.studies.cifar10 import run_difficulty
-from benchmarks.studies.losses import ID_COLUMNS, NETWORK, Subset, prepare
+from benchmarks.studies.losses import HELD_OUT, ID_COLUMNS, NETWORK, Subset, prepare
 from benchmarks.studies.tables import seed_metrics
 from benchmarks.studies.trials import Study, Trial, run_trials
 from difficulty_service.base.files import replacing
@@ -169,6 +169,7 @@ def run_study(name: str, arguments: argparse.Namespace) -> dict[str, list[dict[s
         f"training.epochs={arguments.epochs}",
         "training.precision=fp32",
         *NETWORK,
+        HELD_OUT,
     )
     study = Study("cifar10_small_resnet", settings, folder / name, arguments.jobs)
     compared = pairs(*measured(data, study, seeds))

@@ -42,8 +42,8 @@ NETWORK = (
     "model.blocks=[1, 1, 1]",
     "training.batch_size=64",
     "data.augmentation=flip",
-    f"data.validation={VALIDATION:.6f}",
 )
+HELD_OUT = f"data.validation={VALIDATION:.6f}"
 
 SCHEDULE = ("loss.boundaries=[0.286, 0.714]", "loss.fractional=true")
 """Epochs 100 and 250 of 350 as fractions: where the paper on focal loss lowers gamma."""
@@ -149,6 +149,7 @@ def run_study(name: str, arguments: argparse.Namespace) -> None:
         *((f"data.id_column={data.id_column}",) if data.id_column else ()),
         f"training.epochs={arguments.epochs}",
         *NETWORK,
+        HELD_OUT,
     )
     study = Study("cifar10_small_resnet", settings, arguments.folder / name, arguments.jobs)
     seeds = range(arguments.seeds)

@@ -1,19 +1,22 @@
 """Does it matter which sample gets which weight, at equal alpha times mean weight?
 
 Probes with one hidden layer learn the features of 5,000 images of CIFAR-10 and of CIFAR-100 by the
-built-in encoder, with three seeds. The weights of entropy come from the RMD of MobileNetV2, for
-several normalisations and for temperatures T that give them a coefficient of variation of 0.05 to
-2. Each is compared with constant entropy and with the same weights permuted among the samples, at
-the same mean strength; the permutation separates difficulty from the distribution of the weights.
+built-in encoder, with three seeds; `--learners networks` trains the small residual networks of
+`losses` from scratch on the same images, with fewer spreads. The weights of entropy come from the
+RMD of MobileNetV2, for several normalisations and for temperatures T that give them a coefficient
+of variation of 0.05 to 2. Each is compared with constant entropy and with the same weights permuted
+among the samples, at the same mean strength; the permutation separates difficulty from the
+distribution of the weights.
 The encoder has learned the training images of CIFAR-100, so all of its images here, also those to
 train on, are test images.
 
     make study-spread
+    python -m benchmarks.studies.spread --learners networks  # two core-hours
 
 Neither the scale nor the origin of scores matters once T is chosen by the spread, so "zscore" has
 the weights of "minmax", and "per_dimension" those of "none"; these two stand for all four. The
 strength is chosen by the NLL of 1,000 other images. All files are in runs/study-spread,
-where a study that was stopped resumes; the table is also written to spread.csv there.
+where a study that was stopped resumes; the tables are also written to files there.
 """
 
 import argparse
@@ -37,6 +40,7 @@ from benchmarks.evidence.training.comparison import Measure
 from benchmarks.real_data import shared_folder, skipped
 from benchmarks.studies.ablations import paired
 from benchmarks.studies.cifar10 import run_difficulty
+from benchmarks.studies.losses import NETWORK
 from benchmarks.studies.tables import seed_metrics, validation_nll
 from benchmarks.studies.trials import Study, Trial, run_trials
 from difficulty_service.base.files import replacing
@@ -64,12 +68,51 @@ COLUMNS: dict[str, tuple[str, Normalise, float]] = {
 SPREADS = {"min-max": (0.05, 0.3, 1.0, 2.0), "raw": (1.0, 2.0), "rank": (1.0, 2.0)}
 """Coefficients of variation of the weights of each family; small ones are nearly alike in all."""
 
-SETTINGS = (
-    "model.hidden=[256]",
-    "training.batch_size=250",
-    "training.epochs=15",
-    "optimiser.learning_rate=3e-3",
-)
+
+@dataclass(frozen=True)
+class Learner:
+    """What learns with the weights.
+
+    Attributes:
+        recipe: Name of the recipe.
+        settings: Changes to it.
+        spreads: Coefficients of variation of the weights of each family.
+        suffix: What it learns of a split, by the end of the name of its file.
+        runs: Name of the folder for its runs.
+        table: Name of the file for its results.
+    """
+
+    recipe: str
+    settings: tuple[str, ...]
+    spreads: Mapping[str, Sequence[float]]
+    suffix: str
+    runs: str
+    table: str
+
+
+LEARNERS = {
+    "probes": Learner(
+        "probe_quick",
+        (
+            "model.hidden=[256]",
+            "training.batch_size=250",
+            "training.epochs=15",
+            "optimiser.learning_rate=3e-3",
+        ),
+        SPREADS,
+        ".features",
+        "runs",
+        "spread.csv",
+    ),
+    "networks": Learner(
+        "cifar10_small_resnet",
+        ("data.label_column=label", "training.epochs=20", *NETWORK),
+        {"min-max": (0.3, 1.0, 2.0)},
+        ".parquet",
+        "network-runs",
+        "spread_networks.csv",
+    ),
+}
 
 MEASURES = (
     Measure("accuracy (%)", "raw", "accuracy", larger_is_better=True, scale=100, digits=2),
@@ -132,13 +175,13 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Probes:
-    """The data of the probes.
+class Splits:
+    """The data that is learned.
 
     Attributes:
-        train: Features of the training images.
-        validation: Features of other training images.
-        test: Features of test images.
+        train: Training images, or their features.
+        validation: Other training images.
+        test: Test images.
         scores: Score file of the training images, with the columns of COLUMNS and their
             permutations.
     """
@@ -181,17 +224,17 @@ def weights_of(family: str, scores: NDArray[np.float64], spread: float) -> Weigh
     return Weights(family, spread, middle, float(found.mean()))
 
 
-def prepare(dataset: str, folder: Path, seeds: Sequence[int]) -> Probes | None:
+def prepare(dataset: str, folder: Path, seeds: Sequence[int], learner: Learner) -> Splits | None:
     """Extracts and scores what is missing; None where the dataset is not available."""
     files = sorted((shared_folder() / "data").glob(SOURCES[dataset]))
     if not files:
         return None
     places = {}
     for split, digits in SPLITS.items():
-        table, places[split] = folder / f"{split}.parquet", folder / f"{split}.features"
+        table, places[split] = folder / f"{split}.parquet", folder / f"{split}{learner.suffix}"
         if not table.exists():
             select(files, digits, table)
-        if not (places[split] / "errors.parquet").exists():
+        if places[split] != table and not (places[split] / "errors.parquet").exists():
             options = ("--label-column", "label", "--backbone", "builtin")
             run_difficulty("extract", table, *options, "--out", places[split])
     scores = folder / "scores.parquet"
@@ -203,7 +246,7 @@ def prepare(dataset: str, folder: Path, seeds: Sequence[int]) -> Probes | None:
             *("--backbone", "timm:mobilenetv2_100", "--weights", weights, "--out", plain),
         )
         add_columns(plain, scores, seeds)
-    return Probes(**places, scores=scores)
+    return Splits(**places, scores=scores)
 
 
 def select(files: Sequence[Path], digits: Sequence[int], target: Path) -> None:
@@ -230,10 +273,12 @@ def add_columns(source: Path, target: Path, permutations: Sequence[int]) -> None
         pq.write_table(table, temporary)
 
 
-def run_study(dataset: str, arguments: argparse.Namespace) -> list[dict[str, str]]:
+def run_study(
+    dataset: str, learner: Learner, arguments: argparse.Namespace
+) -> list[dict[str, str]]:
     """Trains what is missing on one dataset; the rows of its table."""
     seeds = range(arguments.seeds)
-    data = prepare(dataset, arguments.folder / dataset, seeds)
+    data = prepare(dataset, arguments.folder / dataset, seeds, learner)
     if data is None:
         sys.exit(skipped(dataset))
     locations = (
@@ -241,13 +286,13 @@ def run_study(dataset: str, arguments: argparse.Namespace) -> list[dict[str, str
         f"data.validation={data.validation}",
         f"data.test={data.test}",
     )
-    folder = arguments.folder / dataset / "runs"
-    study = Study("probe_quick", (*locations, *SETTINGS), folder, arguments.jobs)
+    folder = arguments.folder / dataset / learner.runs
+    study = Study(learner.recipe, (*locations, *learner.settings), folder, arguments.jobs)
     table = pq.read_table(data.scores, columns=["rmd", "rank"])
     families = [
         weights_of(family, table[column].to_numpy().astype(np.float64), spread)
         for family, (column, *_) in COLUMNS.items()
-        for spread in SPREADS[family]
+        for spread in learner.spreads.get(family, ())
     ]
     own = [weights.trial(data.scores, each) for weights in families for each in STRENGTHS]
     run_trials(study, [*map(constant, STRENGTHS), *own, Trial("cross-entropy", ())], seeds)
@@ -339,14 +384,16 @@ def main() -> None:
     """Runs what is unfinished, then writes and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--datasets", nargs="+", choices=SOURCES, default=list(SOURCES))
+    parser.add_argument("--learners", nargs="+", choices=LEARNERS, default=["probes"])
     parser.add_argument("--seeds", type=int, default=3, help="runs of every method")
     parser.add_argument("--jobs", type=int, default=num_workers(), help="number of parallel runs")
     parser.add_argument("--folder", type=Path, default=Path("runs/study-spread"))
     arguments = parser.parse_args()
-    rows = [row for name in arguments.datasets for row in run_study(name, arguments)]
-    write_rows(arguments.folder / "spread.csv", list(rows[0]), rows)
-    for row in rows:
-        print(" | ".join(row.values()))
+    for learner in (LEARNERS[name] for name in arguments.learners):
+        rows = [row for name in arguments.datasets for row in run_study(name, learner, arguments)]
+        write_rows(arguments.folder / learner.table, list(rows[0]), rows)
+        for row in rows:
+            print(" | ".join(row.values()))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from difficulty_service.extraction.image_slots import ImageSlot, ImageSlots
 from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.extraction.memory import fits_processes
 from difficulty_service.extraction.stage_clock import StageClock
+from difficulty_service.images.nvjpeg import MOST_BYTES
 from difficulty_service.images.preparation import set_up_decoding_thread
 
 LEAST_IMAGES = 8192
@@ -48,8 +49,10 @@ def processes_pay(how: Preparation, num_images: int, batch_size: int, workers: i
         return False
     if num_images < LEAST_IMAGES or workers < LEAST_WORKERS:
         return False
-    view_bytes = 3 * math.prod(how.preprocessing.shape)
-    return fits_processes(workers, workers * BATCHES_AHEAD * batch_size * view_bytes)
+    image_bytes = 3 * math.prod(how.preprocessing.shape)
+    if how.options.decodes_on_gpu:
+        image_bytes = max(image_bytes, MOST_BYTES)
+    return fits_processes(workers, workers * BATCHES_AHEAD * batch_size * image_bytes)
 
 
 def can_be_sent(group: Group) -> bool:

@@ -26,6 +26,9 @@ DecodeJpegs = Callable[[Sequence[Tensor], torch.device], list[Tensor]]
 MOST_PIXELS = 1 << 27
 """Pixels that are decoded at once: 400 MB, and a batch of 256 images of half a megapixel."""
 
+MOST_BYTES = 1 << 19
+"""Largest file that a GPU decodes: processes share the memory of whole batches of them."""
+
 END = b"\xff\xd9"
 """The last bytes of a JPEG."""
 
@@ -83,8 +86,8 @@ class JpegCollector:
     def add(self, data: bytes, max_pixels: int, image: int) -> bool:
         """Whether a GPU decodes an image of the batch as CPUs do; it is then kept.
 
-        Not those that are cut short, which nvJPEG fills without a word, nor those of four colours
-        or of RGB without a conversion, which it shows in wrong colours.
+        Not one that is cut short, which nvJPEG fills without a word, nor one of four colours or of
+        RGB without a conversion, which it shows in wrong colours, nor one above `MOST_BYTES`.
 
         Raises:
             ImageError: The image is empty, not an image or too large.
@@ -109,6 +112,7 @@ def _decodes_alike(data: bytes, header: ImageFile.ImageFile) -> bool:
     components = tuple(layer[0] for layer in getattr(header, "layer", ()))
     return (
         header.format == "JPEG"
+        and len(data) <= MOST_BYTES
         and header.mode in ("L", "RGB")
         and header.info.get("adobe_transform", 1) == 1
         and components != RGB_COMPONENTS

@@ -44,7 +44,7 @@ def test_a_trial_that_cannot_run_is_refused_before_the_first_one_has_trained(
 def test_every_loss_of_the_study_of_losses_has_constants_that_its_epochs_allow(
     trial: Trial, tmp_path: Path
 ) -> None:
-    settings = ("training.epochs=20", *losses.NETWORK)
+    settings = ("training.epochs=20", *losses.NETWORK, losses.HELD_OUT)
     recipe = Study("cifar10_small_resnet", settings, tmp_path, 1).recipe_of(trial)
     assert recipe.training.epochs == 20
 
@@ -61,7 +61,9 @@ def test_every_loss_of_the_study_of_losses_has_constants_that_its_epochs_allow(
 def test_every_method_of_the_ablations_has_settings_that_count(
     trial: Trial, tmp_path: Path
 ) -> None:
-    recipe = Study("cifar10_small_resnet", losses.NETWORK, tmp_path, 1).recipe_of(trial)
+    recipe = Study(
+        "cifar10_small_resnet", (*losses.NETWORK, losses.HELD_OUT), tmp_path, 1
+    ).recipe_of(trial)
 
     assert recipe.name == trial.method
 
@@ -132,13 +134,14 @@ def test_at_equal_spread_and_strength_scale_and_origin_of_scores_make_no_differe
 
 @pytest.mark.parametrize("permuted", [None, 2])
 @pytest.mark.parametrize("family", spread.COLUMNS)
+@pytest.mark.parametrize("learner", spread.LEARNERS.values(), ids=spread.LEARNERS)
 def test_every_method_of_the_study_of_spreads_has_settings_that_count(
-    family: str, permuted: int | None, tmp_path: Path
+    family: str, permuted: int | None, learner: spread.Learner, tmp_path: Path
 ) -> None:
     weights = spread.Weights(family, 0.05, 0.7, 0.4)
     trial = weights.trial(tmp_path / "s.parquet", 0.1, permuted=permuted)
 
-    study = Study("probe_quick", spread.SETTINGS, tmp_path, 1)
+    study = Study(learner.recipe, learner.settings, tmp_path, 1)
     recipe = study.recipe_of(trial)
 
     assert recipe.regulariser.alpha == pytest.approx(0.25)

@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -37,6 +38,7 @@ from difficulty_service.extraction.decoding_processes import (
 from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractOptions
+from difficulty_service.images import nvjpeg
 
 HOW = Preparation(
     Preprocessing(size=32, resize=32, interpolation="bicubic", mean=(0.5,) * 3, std=(0.5,) * 3),
@@ -228,6 +230,17 @@ def test_processes_are_for_many_images_and_cores(
     how: Preparation, num_images: int, workers: int, *, pays: bool
 ) -> None:
     assert processes_pay(how, num_images, 4, workers) is pays
+
+
+def test_jpegs_for_a_gpu_need_more_of_the_memory_that_processes_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free = 8 * decoding_processes.BATCHES_AHEAD * 4 * nvjpeg.MOST_BYTES
+    monkeypatch.setattr(memory.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    monkeypatch.setattr(memory, "memory_limit", lambda: None)
+
+    assert processes_pay(HOW, MANY, 4, 8)
+    assert not processes_pay(replace(HOW, options=ExtractOptions(preprocess="gpu")), MANY, 4, 8)
 
 
 @pytest.mark.parametrize("missing", ["shared memory", "memory"])

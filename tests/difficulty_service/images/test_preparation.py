@@ -288,3 +288,11 @@ def test_a_gpu_without_a_package_that_decodes_is_refused_with_each_reason(
 
     with pytest.raises(BackboneError, match=r"cuda:7 \(No module named.*; .*decode_jpeg.*\)"):
         jpeg_decoder(torch.device("cuda:7"))
+
+
+@pytest.mark.parametrize(("more", "decodes"), [(0, True), (nvjpeg.MOST_BYTES, False)])
+def test_a_gpu_does_not_decode_large_files(more: int, *, decodes: bool) -> None:
+    with encoded(photograph(40, 30), "JPEG")() as file:
+        data = file.read() + bytes(more)  # which decoders overlook
+
+    assert nvjpeg.JpegCollector().add(data, max_pixels=1200, image=0) is decodes
