@@ -1,9 +1,12 @@
 """Which devices compute, found out by computing on them."""
 
+import os
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import takewhile
 
 import torch
 
@@ -26,6 +29,15 @@ def all_gpus() -> list[torch.device]:
     # The others are not tried, which would take memory on each of them in this process.
     number = torch.cuda.device_count() if has_gpu() else 0
     return [torch.device("cuda", index) for index in range(number)]
+
+
+def named_gpus() -> list[str]:
+    """The GPUs that CUDA_VISIBLE_DEVICES names, up to a -1; none where it is not set.
+
+    CUDA says nothing of a name that is wrong: it leaves out that GPU and all after it.
+    """
+    names = re.split(r"[,\s]+", os.environ.get("CUDA_VISIBLE_DEVICES", "").strip(", "))
+    return list(takewhile(lambda name: name not in {"", "-1"}, names))
 
 
 @contextmanager

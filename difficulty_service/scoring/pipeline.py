@@ -23,7 +23,7 @@ from difficulty_service.backbones.backbone import (
 from difficulty_service.backbones.downloads import Downloads
 from difficulty_service.base.cluster import ClusterOptions
 from difficulty_service.base.control_groups import memory_limit
-from difficulty_service.base.devices import all_gpus, current
+from difficulty_service.base.devices import all_gpus, current, named_gpus
 from difficulty_service.base.errors import BackboneError, Setting
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
@@ -237,11 +237,20 @@ def _choose_machine(
     gpus: Sequence[torch.device] = ()
     if cluster is None and run.machine.device == EVERY_GPU:
         gpus = all_gpus()
+        named = named_gpus()
+        of_those = f" of those that CUDA_VISIBLE_DEVICES names ({', '.join(named)})"
         if not gpus:
             raise BackboneError(
-                f"device {EVERY_GPU!r} cannot be used here: no NVIDIA GPU computes",
+                f"device {EVERY_GPU!r} cannot be used here: no NVIDIA GPU"
+                f"{of_those if named else ''} computes",
                 "use ",
                 Setting("device", "cpu"),
+                parameter="device",
+            )
+        if len(gpus) < len(named):
+            raise BackboneError(
+                f"device {EVERY_GPU!r} cannot be used here: CUDA_VISIBLE_DEVICES names {len(named)}"
+                f" GPUs ({', '.join(named)}), and CUDA finds {len(gpus)}",
                 parameter="device",
             )
         device = gpus[0]

@@ -151,6 +151,7 @@ def test_a_single_shard_runs_in_this_process(
 def test_all_is_every_gpu_of_the_machine(
     number: int, shares: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(devices, "has_gpu", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: number)
 
@@ -161,7 +162,52 @@ def test_all_is_every_gpu_of_the_machine(
 
 
 def test_all_without_a_gpu_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(devices, "has_gpu", lambda: False)
 
     with pytest.raises(BackboneError, match=r"no NVIDIA GPU computes; use device=.?cpu"):
         make_plan(Run(machine=RunOptions(device="all")))
+
+
+@pytest.mark.parametrize(
+    ("names", "named"),
+    [
+        ("0,1,9", "0, 1, 9"),
+        ("0 1 2", "0, 1, 2"),
+        ("0, 1, 2", "0, 1, 2"),
+        ("MIG-a,MIG-b,MIG-c", "MIG-a, MIG-b, MIG-c"),
+    ],
+)
+def test_all_with_a_name_that_cuda_leaves_out_is_an_error(
+    names: str, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", names)
+    monkeypatch.setattr(devices, "has_gpu", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+
+    with pytest.raises(BackboneError, match=rf"names 3 GPUs \({named}\), and CUDA finds 2"):
+        make_plan(Run(machine=RunOptions(device="all")))
+
+
+def test_all_without_a_gpu_says_which_were_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7,8")
+    monkeypatch.setattr(devices, "has_gpu", lambda: False)
+
+    with pytest.raises(BackboneError, match=r"no NVIDIA GPU of those .* \(7, 8\) computes; use"):
+        make_plan(Run(machine=RunOptions(device="all")))
+
+
+@pytest.mark.parametrize("names", [None, "", "0,1", "0,1,", "3,5,-1,7", "GPU-a,GPU-b"])
+def test_all_is_what_is_named_where_cuda_finds_it(
+    names: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if names is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", names)
+    monkeypatch.setattr(devices, "has_gpu", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+
+    plan = make_plan(Run(machine=RunOptions(device="all", precision="fp32")))
+
+    assert [str(device) for device in plan.devices] == ["cuda:0", "cuda:1"]
