@@ -149,21 +149,48 @@ def test_workers_and_single_commands_see_the_gpus_that_a_variable_names(
     assert defaults["GPUS"] != defaults["WORKER_2_GPUS"]
 
 
-@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="no docker-compose")
-def test_compose_reads_both_files_with_the_gpus_that_are_named(tmp_path: Path) -> None:
+def find_compose() -> list[str]:
+    """The command of Compose: docker's own, as the pages have it, or the separate program."""
+    for command in (["docker", "compose"], ["docker-compose"]):
+        if shutil.which(command[0]) is None:
+            continue
+        ask = [*command, "version", "--short"]
+        asked = subprocess.run(ask, capture_output=True, text=True, check=False)  # noqa: S603
+        # The first Compose, in Python, does not know what the files say.
+        if asked.returncode == 0 and not asked.stdout.startswith("1."):
+            return command
+    pytest.skip("Compose is not installed")
+
+
+@pytest.mark.parametrize(
+    ("lines", "first", "second"),
+    [
+        ("", "0", "1"),
+        ("GPUS=\nWORKER_2_GPUS=\n", "0", "1"),
+        ("GPUS=0,1,2\nWORKER_2_GPUS=3,4\n", "0,1,2", "3,4"),
+        ("GPUS=MIG-a\nWORKER_2_GPUS=GPU-b\n", "MIG-a", "GPU-b"),
+    ],
+)
+def test_compose_reads_both_files_with_the_gpus_that_are_named(
+    lines: str, first: str, second: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GPUS", "WORKER_2_GPUS"):
+        monkeypatch.delenv(name, raising=False)
     variables = tmp_path / "env"
-    variables.write_text(f"POSTGRES_PASSWORD=secret\nDATASETS={tmp_path}\nGPUS=0,1,2\n")
+    variables.write_text(f"POSTGRES_PASSWORD=secret\nDATASETS={tmp_path}\n{lines}")
     files = [f"--file={DOCKER / name}" for name in ("compose.yaml", "compose.gpu.yaml")]
     profiles = [f"--profile={name}" for name in ("two-workers", *ONE_OFF)]
-    command = ["docker-compose", f"--env-file={variables}", *files, *profiles, "config"]
+    command = [*find_compose(), f"--env-file={variables}", *files, *profiles, "config"]
 
     done = subprocess.run(command, capture_output=True, check=True)  # noqa: S603 - our own command
 
     services = yaml.safe_load(done.stdout)["services"]
     for name in (*WORKERS, *ONE_OFF):
         gpus = services[name]["environment"]["CUDA_VISIBLE_DEVICES"]
-        assert gpus == ("1" if name == "worker-2" else "0,1,2")
+        assert gpus == (second if name == "worker-2" else first)
         assert services[name]["read_only"] is True
+        (device,) = services[name]["deploy"]["resources"]["reservations"]["devices"]
+        assert device["driver"] == "nvidia"
     assert services["worker"]["environment"]["DIFFICULTY_DEVICE"] == "all"
     assert services["worker"]["environment"]["PGPASSWORD"] == "secret"
 
@@ -175,9 +202,12 @@ def test_gpus_are_reserved_for_what_may_use_them(gpu: dict[str, Any]) -> None:
         assert gpu["services"][name]["shm_size"] == "8g", name  # for processes that decode
 
 
-def test_jobs_of_the_gpu_file_end_where_no_gpu_works(gpu: dict[str, Any]) -> None:
+def test_what_runs_by_the_gpu_file_ends_where_no_gpu_works(gpu: dict[str, Any]) -> None:
     for name in WORKERS:
         assert gpu["services"][name]["environment"]["DIFFICULTY_DEVICE"] == "all"
+    assert gpu["services"]["precompute"]["command"][-2:] == ["--device", "all"]
+    # That it trains on the CPU where nothing is said would be seen late.
+    assert gpu["services"]["trainer"]["command"][-2:] == ["--device", "cuda"]
 
 
 def test_the_distributed_trainer_trains_by_one_process_on_each_gpu(gpu: dict[str, Any]) -> None:
@@ -189,7 +219,9 @@ def test_the_distributed_trainer_trains_by_one_process_on_each_gpu(gpu: dict[str
     assert launcher == "torchrun"
     assert (launch.nproc_per_node, launch.standalone) == ("gpu", True)
     assert (launch.module, launch.training_script) == (True, "difficulty_service")
-    assert launch.training_script_args == gpu["services"]["trainer"]["command"]
+    # torchrun refuses to start without a GPU, and each process is given its own.
+    alone = [*launch.training_script_args, "--device", "cuda"]
+    assert alone == gpu["services"]["trainer"]["command"]
 
 
 def test_weights_behind_a_gate_can_be_downloaded_everywhere(
