@@ -98,6 +98,7 @@ def score(
     from difficulty_service.scoring.pipeline import (
         Callbacks,
         ScoreRequest,
+        device_of_features,
         features_beside,
         make_plan,
         score_features,
@@ -137,7 +138,7 @@ def score(
     with without(*muted_consoles(output)):
         if has_features:
             # The words of names are encoded by the file that encoded the images.
-            if useless := run.given - ({"weights"} if scoring.needs_words else set()):
+            if useless := run.given - {"device", *(["weights"] if scoring.needs_words else [])}:
                 raise WrongCall(
                     f"{source} holds features already, so {options(useless)} would change nothing"
                 )
@@ -146,7 +147,11 @@ def score(
                 marked=lambda marked: report_marks(marked, out),
                 fitted=lambda fitted: report_fit(fitted, verbose=output.verbose),
             )
-            request = replace(request, weights=run.machine.weights)
+            request = replace(
+                request,
+                weights=run.machine.weights,
+                device=device_of_features(run.machine.device),
+            )
             store = open_features(Path(source), labels)
             require_looks(limits, store)
             summary = score_features(store, request, callbacks)

@@ -2,7 +2,9 @@
 
 `agree` compares the classes by Gaussians, a logistic probe by planes between them, each without the
 sample itself. Both err in their own way, so that their product, a logarithmic opinion pool with
-equal weights (Genest and Zidek 1986, Statistical Science 1), agrees better with people.
+equal weights (Genest and Zidek 1986, Statistical Science 1), agrees better with people. People are
+as doubtful about images that are alike, while classifiers are right about one by chance and wrong
+about the next: part of the score is therefore the mean over samples that are alike.
 """
 
 import torch
@@ -14,8 +16,12 @@ from difficulty_service.gaussians.label_rule import PRODUCTS_PER_BLOCK
 from difficulty_service.gaussians.products import BLOCK_ROWS, chunk_ranges, one_thread_per_product
 from difficulty_service.gaussians.row_sample import choose_samples
 from difficulty_service.scorers import Samples
+from difficulty_service.scorers.alike import mean_of_alike
 from difficulty_service.scorers.linear_probe import likeliest_scale, logits_left_out
 from difficulty_service.scorers.suspicion import PosteriorOptions, fit_posteriors
+
+ALIKE = 1 / 3
+"""Weight of the samples that are alike."""
 
 MOST_SAMPLES = 5000
 """Samples whose labels choose the scales."""
@@ -26,7 +32,8 @@ def score_samples(samples: Samples) -> Tensor:
 
     With A the log of density and prior of each class by `agree`, and Z the logits of the probe from
     `linear_probe.logits_left_out`, the class k has the logit b (A_k + Z_k), where the labels of up
-    to 5,000 samples are likeliest under b.
+    to 5,000 samples are likeliest under b. The score is a weighted mean: two parts the log-odds of
+    the sample, one part their mean over those that are most alike (`mean_of_alike`).
 
     Larger is harder. Float64, shape (samples,); NaN for the only sample of a class, and everywhere
     where there is one class. Memory grows with the samples times the dimensions and classes.
@@ -47,7 +54,9 @@ def score_samples(samples: Samples) -> Tensor:
             logits[rows] += posteriors.log_joint_of_agree(samples.features[rows], labels[rows])
         logits *= likeliest_scale(logits[judged], labels[judged])[0]
         verdicts = [judge_labels(logits[rows], labels[rows]) for rows in _blocks(logits)]
-    return torch.cat([each.suspicion for each in verdicts])
+    scores = torch.cat([each.suspicion for each in verdicts])
+    means = mean_of_alike(samples.features, labels, scores, samples.seed)
+    return scores + ALIKE * (means - scores)
 
 
 def _blocks(logits: Tensor) -> list[slice]:

@@ -294,7 +294,7 @@ _OWN_COLUMNS = (
         "float64",
         "log-odds; larger where people disagree more",
         "Log-odds against the label by `agree` and a logistic probe together, both without the "
-        "sample; null for the only sample of a class.",
+        "sample, one third their mean over alike samples; null for the only sample of a class.",
     ),
     ColumnKind(
         "mark",

@@ -54,9 +54,14 @@ class ChangedFeatures:
         self.warnings: tuple[str, ...] = source.warnings
         self.class_names: tuple[str, ...] = source.class_names
         self.runs, self.num_parts, self.part_rows = source.runs, source.num_parts, source.part_rows
-        self.pieces, self.device = source.pieces, source.device
+        self.pieces = source.pieces
         lengths = [len(source.open_part(shard, []).labels) for shard in range(source.num_parts)]
         self._starts = list(accumulate(lengths, initial=0))
+
+    @property
+    def device(self) -> torch.device:
+        """Device on which the features are read."""
+        return self._source.device
 
     def open_part(
         self, shard: int, columns: Sequence[str] = ("sample_id", "run"), rows: slice | None = None

@@ -6,8 +6,9 @@ and scores with `score_store`. What a person leaves open is settled by `make_pla
 once the dataset is open by `extraction.policy`.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -38,6 +39,7 @@ from difficulty_service.extraction.policy import Runtime, settle, settle_runtime
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.errors_file import BadImage, write_errors
+from difficulty_service.features.on_device import FeaturesOnDevice
 from difficulty_service.features.previous import (
     Reuse,
     delete_reused,
@@ -63,6 +65,9 @@ from difficulty_service.settings.option_types import parse_actors
 from difficulty_service.settings.options import EncodingOptions, ScoringOptions
 from difficulty_service.settings.run import Run
 
+LEAST_NUMBERS = 1 << 24
+"""Numbers in all features from which on a GPU is worth the second that it takes to start."""
+
 
 @dataclass(frozen=True)
 class ScoreRequest:
@@ -74,7 +79,7 @@ class ScoreRequest:
         before: Scores of an earlier round; None for those in `out`, which are replaced.
         weights: File of the CLIP that made the features, for names of classes; None for that of
             the hub.
-        device: Device of the run, for scorers that need all samples; None where it has none.
+        device: Device of the run, also of fits and scores; None where it has none.
     """
 
     out: Path
@@ -317,6 +322,9 @@ def score_features(
 ) -> ScoreSummary:
     """Scores features on disk or in memory, against Gaussians fitted to them or to others.
 
+    Many are fitted and scored on the GPU of the request, or on the CPU, with a warning, where that
+    has too little memory.
+
     Raises:
         ScoreFileError: The score file cannot have this name.
         StatisticsError: The features allow no trustworthy Gaussian, or differ from those given.
@@ -326,14 +334,47 @@ def score_features(
     require_score_file_name(request.out)
     store = make_labels(store, request.options, request.weights, request.device)
     callbacks.ready(store)
+    read = FeaturesOnDevice(store, _device_of_scoring(store, request.device))
+    store = read
     if request.review is not None:
         store = reviewed(store, request.review, callbacks.taken_back, callbacks.marked)
-    fitted = request.fitted
-    if fitted is None:
-        fitted = fit_store(store, request.options.fit)
-        callbacks.fitted(fitted)
     used = Resources(request.weights, request.device)
-    return score_store(store, fitted, request.out, request.options, request.before, used)
+
+    def fit_and_score() -> ScoreSummary:
+        fitted = request.fitted
+        if fitted is None:
+            fitted = fit_store(store, request.options.fit)
+            callbacks.fitted(fitted)
+        return score_store(store, fitted, request.out, request.options, request.before, used)
+
+    if read.device.type == "cuda":
+        with suppress(torch.OutOfMemoryError), current(read.device):
+            return fit_and_score()
+        warnings.warn(
+            f"{read.device} has too little memory left to fit and score the features: the CPU does",
+            stacklevel=2,
+        )
+        torch.cuda.empty_cache()
+        read.device = torch.device("cpu")
+    return fit_and_score()
+
+
+def device_of_features(name: str) -> torch.device:
+    """Device for features that are there, by its name in the options; the first of all GPUs.
+
+    Raises:
+        BackboneError: This machine has no such device.
+    """
+    return choose_device("cuda" if name == EVERY_GPU else name)
+
+
+def _device_of_scoring(store: FeatureSource, device: torch.device | None) -> torch.device:
+    """The GPU of the run where there are features enough, otherwise the CPU."""
+    described = store.description
+    numbers = described.num_samples * store.runs * (described.feature_dim or 0)
+    if device is not None and device.type == "cuda" and numbers >= LEAST_NUMBERS:
+        return device
+    return torch.device("cpu")
 
 
 def execute(

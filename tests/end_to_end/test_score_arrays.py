@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import difficulty_service as ds
+from difficulty_service.scores.file import read_scores
 
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]
@@ -59,6 +60,20 @@ def test_options_without_effect_are_refused(
     assert extraction.returncode == labels.returncode == 2
     assert "--backbone would change nothing" in extraction.stderr
     assert "--labels needs a file of features" in " ".join(labels.stderr.split())
+
+
+def test_a_device_for_features_that_are_there_is_used_or_refused(
+    difficulty: Command, saved: Path
+) -> None:
+    usual, other = saved.with_name("usual.parquet"), saved.with_name("other.parquet")
+
+    assert difficulty("score", saved, "--out", usual).returncode == 0
+    assert difficulty("score", saved, "--out", other, "--device", "cpu").returncode == 0
+    refused = difficulty("score", saved, "--out", other, "--device", "cuda:99")
+
+    assert read_scores(usual).table.equals(read_scores(other).table)
+    assert refused.returncode == 1
+    assert "device 'cuda:99' cannot be used here" in " ".join(refused.stderr.split())
 
 
 def test_missing_labels_name_the_option(difficulty: Command, saved: Path) -> None:

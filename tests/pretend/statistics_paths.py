@@ -26,7 +26,7 @@ CUDA = torch.device("cuda")
 
 def fit_and_score(num_samples: int, options: dict[str, Any]) -> dict[str, Any]:
     """What a fit and a score wait for, and the largest difference to the RMD of the CPU."""
-    features, labels = _blobs(num_samples)
+    features, labels = blobs(num_samples)
     there = features.to(CUDA)
     made: dict[str, Any] = {}
 
@@ -47,7 +47,7 @@ def search_near_copies(tiles: int) -> dict[str, Any]:
     """What a search for near copies waits for in each tile, and whether the CPU finds the same."""
     from difficulty_service.scorers import near_copies
 
-    features = torch.nn.functional.normalize(_blobs(256 * tiles)[0])
+    features = torch.nn.functional.normalize(blobs(256 * tiles)[0])
     near_copies.ROWS_AT_ONCE, before = 256, near_copies.ROWS_AT_ONCE
 
     def pairs(queries: Tensor, references: Tensor) -> set[tuple[int, int]]:
@@ -83,7 +83,7 @@ def score_tensors(
     Args:
         covariance_samples: Fewest and most samples for each dimension of a covariance.
     """
-    features, labels = _blobs(num_samples, apart=0.8)
+    features, labels = blobs(num_samples, apart=0.8)
     features[NUM_CLASSES] = features[0]  # of the same class
     features[2 * NUM_CLASSES] = torch.nan
     there, labels_there = features.to(CUDA), labels.to(CUDA)
@@ -101,12 +101,15 @@ def score_tensors(
     finally:
         suspicion.COVARIANCE_SAMPLES_PER_DIMENSION = usual
     names = tables[1].column_names
-    return {**counts, "apart": {name: _apart(*(table[name] for table in tables)) for name in names}}
+    return {
+        **counts,
+        "apart": {name: apart_of(*(table[name] for table in tables)) for name in names},
+    }
 
 
 def score_without_room() -> dict[str, Any]:
     """The scores of tensors on a GPU without memory, beside those of the CPU, and what is said."""
-    features, labels = _blobs(200)
+    features, labels = blobs(200)
 
     def fit_where_there_is_room(source: FeatureSource, options: FitOptions) -> FittedGaussians:
         if source.device.type != "cpu":
@@ -122,7 +125,8 @@ def score_without_room() -> dict[str, Any]:
     return {"same": found.equals(expected), "told": [str(each.message) for each in told]}
 
 
-def _apart(ours: pa.ChunkedArray, theirs: pa.ChunkedArray) -> float:
+def apart_of(ours: pa.ChunkedArray, theirs: pa.ChunkedArray) -> float:
+    """The largest difference relative to the largest number; 0 or 1 of what are no numbers."""
     if not pa.types.is_floating(theirs.type):
         return float(ours.to_pylist() != theirs.to_pylist())
     one, other = (column.to_numpy() for column in (ours, theirs))
@@ -137,7 +141,7 @@ def hash_there(dim: int, dtype: str) -> list[list[int]]:
     return [hash_rows(rows.to(CUDA)).tolist(), hash_rows(rows).tolist()]
 
 
-def _blobs(num_samples: int, apart: float = 2.0) -> tuple[Tensor, Tensor]:
+def blobs(num_samples: int, apart: float = 2.0) -> tuple[Tensor, Tensor]:
     """Classes whose means are so many deviations apart in each direction."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(num_samples) % NUM_CLASSES

@@ -107,7 +107,7 @@ def test_the_server_keeps_to_its_budget_and_has_the_features_of_the_cpu(on_gpus:
 
 
 @pytest.mark.slow
-def test_the_command_fits_and_scores_on_the_cpu_and_waits_only_to_load_the_network(
+def test_the_command_fits_and_scores_few_images_on_the_cpu_and_waits_only_to_load_the_network(
     tmp_path: Path, on_gpus: Call
 ) -> None:
     counted = on_gpus(f"{PATHS}:score_again", str(tmp_path))

@@ -1,5 +1,7 @@
 """The score for which images people disagree on."""
 
+from collections.abc import Collection
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,9 @@ from torch import Tensor
 
 import difficulty_service as ds
 from difficulty_service.gaussians.chunks import TensorChunks
-from difficulty_service.scorers import Samples, ambiguity, linear_probe
+from difficulty_service.gaussians.row_sample import choose_samples
+from difficulty_service.scorers import Samples, alike, ambiguity, linear_probe
+from difficulty_service.scorers.alike import mean_of_alike
 from difficulty_service.scorers.ambiguity import score_samples
 from difficulty_service.scorers.linear_probe import logits_left_out
 from difficulty_service.scorers.suspicion import PosteriorOptions, fit_posteriors
@@ -34,8 +38,61 @@ def likeliest(logits: Tensor, labels: Tensor) -> Tensor:
     return scales[int(torch.stack(losses).argmin())] * logits
 
 
+def naive_mean_of_alike(
+    features: Tensor, labels: Tensor, values: Tensor, compared: Collection[int] | None = None
+) -> Tensor:
+    """The mean over the 50 samples of the label with the largest cosine, sample by sample."""
+    rows = (features - features.mean(dim=0)).double()
+    cosines = torch.nn.functional.cosine_similarity(rows[:, None], rows[None], dim=2)
+    means = []
+    for own in range(len(rows)):
+        others = [
+            other
+            for other in range(len(rows))
+            if other != own
+            and labels[other] == labels[own]
+            and (compared is None or other in compared)
+        ]
+        others.sort(key=cosines[own].neg().__getitem__)
+        means.append(values[others[:50]].mean() if others else values[own])
+    return torch.stack(means)
+
+
+def test_the_mean_of_alike_samples_is_that_of_the_nearest_of_the_same_label(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    features, labels = blobs(300)
+    labels[:3] = torch.tensor([7, 8, 8])  # a class of one, and one of two
+    values = torch.randn(300, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    monkeypatch.setattr(alike, "BLOCK_ROWS", 32)
+
+    means = mean_of_alike(features, labels, values, seed=0)
+
+    torch.testing.assert_close(means, naive_mean_of_alike(features, labels, values))
+    assert means[0] == values[0]
+    assert (means[1], means[2]) == (values[2], values[1])
+
+
+def test_in_a_large_class_some_samples_are_compared_with_that_the_seed_chooses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    features, labels = blobs(240)
+    values = torch.randn(240, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    monkeypatch.setattr(alike, "MOST_COMPARED", 55)
+
+    means = mean_of_alike(features, labels, values, seed=3)
+
+    compared = {
+        row
+        for label in range(NUM_CLASSES)
+        for row in (labels == label).nonzero()[choose_samples(60, 55, 3), 0].tolist()
+    }
+    expected = naive_mean_of_alike(features, labels, values, compared)
+    torch.testing.assert_close(means, expected)
+
+
 @pytest.mark.slow
-def test_the_score_is_the_log_odds_of_both_classifiers_together() -> None:
+def test_the_score_is_the_log_odds_of_both_classifiers_and_those_of_alike_samples() -> None:
     features, labels = blobs()
     options = PosteriorOptions(("agree",), NUM_CLASSES)
     posteriors = fit_posteriors(TensorChunks(features, labels), options)
@@ -44,11 +101,11 @@ def test_the_score_is_the_log_odds_of_both_classifiers_together() -> None:
 
     scores = scores_of(features, labels)
 
-    both = likeliest(agree + probe, labels)
-    for row, label in enumerate(labels.tolist()):
-        weights = both[row].exp()
-        expected = torch.log((weights.sum() - weights[label]) / weights[label])
-        assert float(scores[row]) == pytest.approx(float(expected), abs=0.02)
+    weights = likeliest(agree + probe, labels).exp()
+    of_label = weights.gather(1, labels[:, None])[:, 0]
+    alone = torch.log((weights.sum(dim=1) - of_label) / of_label)
+    expected = (2 * alone + naive_mean_of_alike(features, labels, alone)) / 3
+    torch.testing.assert_close(scores, expected, atol=0.02, rtol=0)
 
 
 def test_agree_alone_is_the_column_agree() -> None:
