@@ -11,6 +11,7 @@ import torch
 from benchmarks import extraction
 from benchmarks.gpu.parts import Row, Rows, Setting
 from benchmarks.photographs import write_photographs
+from benchmarks.real_data import shared_folder
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions, halves_of
 from difficulty_service.base.errors import DifficultyError
@@ -144,19 +145,25 @@ def _decode_there(setting: Setting, common: Any, bare: float) -> Rows:  # noqa: 
     rate = number / setting.time(work)
     note = f"{number:,} JPEGs, {rate / bare:.2f} of the bare forward pass"
     yield Row(what, rate, "images/s", note)
-    by_cpu, by_gpu = (_encoded(common, mode) for mode in MODES)
+    what = f"{common.name}, ranks by either decoder"
+    photographs = shared_folder() / PHOTOGRAPHS
+    if not photographs.exists():
+        yield Row(what, None, "correlation", "photographs are missing; set DIFFICULTY_SHARED")
+        return
+    by_cpu, by_gpu = (_encoded(common, photographs, mode) for mode in MODES)
     agreement = rank_agreement(by_cpu, by_gpu)
     note = f"Spearman's, of rmd of {len(by_cpu.labels)} images; {LEAST_AGREEMENT} is asked"
-    yield Row(f"{common.name}, ranks by either decoder", agreement, "correlation", note)
+    yield Row(what, agreement, "correlation", note)
 
 
 MODES: tuple[Mode, ...] = ("fast", "gpu")
+PHOTOGRAPHS = "data/tiny_imagenet_val2000.parquet"
 
 
-def _encoded(common: Any, mode: Mode) -> Encoded:  # noqa: ANN401
-    """Features of images of their own, of which each was decoded in a mode."""
+def _encoded(common: Any, photographs: Path, mode: Mode) -> Encoded:  # noqa: ANN401
+    """Features of some photographs that were decoded in a mode."""
     options = ExtractOptions(batch_size=common.batch_size, preprocess=mode)
-    dataset = open_dataset(str(common.folder), DatasetOptions(limit=min(WRITTEN, common.number)))
+    dataset = open_dataset(str(photographs), DatasetOptions(label_column="label"))
     task = ExtractionTask(dataset, common.name, common.network, options)
     part = extract_shard(task, common.backbone, 0).part
     return Encoded(part.features, part.labels, rate=0)
