@@ -144,7 +144,7 @@ class FeatureKind(Contract):
     interpolation, mean and standard deviation, and `fit` if the whole image is squashed or gets a
     border of the colour `fill`."""
     mode: Annotated[Mode | None, MUST_AGREE] = None
-    """Preprocessing of images, `fast` or `exact`; absent for texts."""
+    """Preprocessing of images, `fast`, `exact` or `gpu`; absent for texts."""
     precision_pilot: Annotated[PrecisionPilot | None, MAY_CHANGE] = None
     """Measurement that chose the precision; absent without one."""
 
