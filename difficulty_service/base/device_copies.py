@@ -34,12 +34,6 @@ def send_all(value: Value, device: torch.device) -> Value:
     return there
 
 
-def begin_fetch(values: Tensor) -> Callable[[], Tensor]:
-    """As `begin_fetch_all`, of one tensor."""
-    fetch = begin_fetch_all([values])
-    return lambda: fetch()[0]
-
-
 def begin_fetch_all(values: Sequence[Tensor]) -> Callable[[], list[Tensor]]:
     """Begins to copy some values of one device to the CPU, behind what is queued there.
 
