@@ -11,8 +11,8 @@ import pytest
 
 from difficulty_service.base.errors import EngineError
 from tests.cluster.conftest import TIMEOUT, SimulatedCluster
-from trainer.commands.on_ray import SeedActor, Surroundings
 from trainer.commands.places import SeedToTrain
+from trainer.commands.seed_actor import SeedActor, Surroundings
 from trainer.recipes.file import read_recipe
 
 pytestmark = pytest.mark.slow

@@ -1,5 +1,7 @@
 """Seeds that wait for room on a cluster, by a stand-in for Ray that has none."""
 
+import subprocess
+import sys
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -8,8 +10,9 @@ import pytest
 from difficulty_service.base.cluster import ActorPlan
 from difficulty_service.base.errors import EngineError
 from trainer.commands import on_ray
-from trainer.commands.on_ray import Answer, RayPlaces, RunningOnRay, Surroundings
+from trainer.commands.on_ray import RayPlaces, RunningOnRay
 from trainer.commands.places import SeedToTrain
+from trainer.commands.seed_actor import Answer, Surroundings
 from trainer.recipes.file import read_recipe
 
 
@@ -47,3 +50,9 @@ def test_a_seed_waits_for_as_long_as_another_one_trains(
     places.wait(seeds, 0)
 
     assert seeds[1].waits_for > 0
+
+
+def test_an_actor_that_has_a_process_train_does_not_load_torch_itself() -> None:
+    program = "import sys, trainer.commands.seed_actor; sys.exit('torch' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0  # noqa: S603

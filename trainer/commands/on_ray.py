@@ -5,11 +5,6 @@ signal stops as on one machine. Where a node is lost, its seeds go on from their
 another one.
 """
 
-import os
-import signal
-import socket
-import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -18,9 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from difficulty_service.base import apart
 from difficulty_service.base.cluster import ActorPlan, ClusterOptions, device_of_actors, plan_actors
-from difficulty_service.base.errors import DifficultyError, EngineError, Setting
+from difficulty_service.base.errors import DifficultyError, EngineError
 from difficulty_service.base.ray_connection import (
     connected,
     first_line,
@@ -30,29 +24,14 @@ from difficulty_service.base.ray_connection import (
 )
 from difficulty_service.cli.console import err, out
 from trainer.commands import STOPPED, SeveralSeeds
-from trainer.commands.places import Running, SeedToTrain, print_error, train_one
-
-POLL_SECONDS = 0.5
-"""Time for which an actor waits for the end of its process before it answers."""
+from trainer.commands.places import Running, SeedToTrain, print_error
+from trainer.commands.seed_actor import Answer, SeedActor, Surroundings
 
 START_SECONDS = 300.0
 """Time for which all seeds may wait for room on the cluster before the command ends."""
 
 ATTEMPTS = 3
 """Number of nodes that a seed may lose before it counts as failed."""
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What every node must see as this machine does.
-
-    Attributes:
-        directory: Where relative paths of a recipe begin.
-        token: A file in the folder of the runs.
-    """
-
-    directory: Path
-    token: Path
 
 
 @dataclass(frozen=True)
@@ -160,7 +139,7 @@ class RunningOnRay:
                 self._lose(error)
         return self._code
 
-    def _take(self, answer: "Answer") -> None:
+    def _take(self, answer: Answer) -> None:
         for console, lines in ((out, answer.output), (err, answer.errors)):
             if lines:
                 console.print(lines, end="", markup=False, highlight=False, soft_wrap=True)
@@ -194,73 +173,3 @@ class RunningOnRay:
             self._actor.stop.remote()
         else:
             self._end(STOPPED)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a process wrote since the last answer, and its exit code once it has ended."""
-
-    output: str
-    errors: str
-    code: int | None
-
-
-class SeedActor:
-    """Trains one seed in a process beside it, on some node."""
-
-    def start(self, seed: SeedToTrain, device: str, surroundings: Surroundings) -> Answer:
-        """Starts the process.
-
-        Raises:
-            EngineError: This node does not see the folder of the runs.
-        """
-        if not surroundings.token.exists() or not surroundings.directory.is_dir():
-            folders = {surroundings.token.parent, surroundings.directory}
-            raise EngineError(
-                f"node {socket.gethostname()} does not share {' and '.join(map(str, folders))} "
-                "with this machine",
-                "run the command in a folder that all nodes have, and name such a folder by ",
-                Setting("out"),
-                parameter="out",
-            )
-        self._files = [Path(tempfile.mkstemp(prefix="seed-")[1]) for _ in range(2)]
-        self._read = [0, 0]
-        with apart.without_main():
-            self._process = apart.start_process(
-                _train_in, surroundings.directory, *self._files, seed, device
-            )
-        return Answer(f"{seed.label}: on {socket.gethostname()}\n", "", None)
-
-    def poll(self) -> Answer:
-        """Waits a moment for the end of the process."""
-        self._process.join(POLL_SECONDS)
-        code = self._process.exitcode
-        output, errors = (self._new(number, is_last=code is not None) for number in range(2))
-        return Answer(output, errors, code)
-
-    def stop(self) -> None:
-        """Has the process save and end."""
-        if self._process.exitcode is None:
-            os.kill(self._process.pid or 0, signal.SIGTERM)
-
-    def _new(self, number: int, *, is_last: bool) -> str:
-        """The whole lines that a file of output has got."""
-        with self._files[number].open("rb") as file:
-            file.seek(self._read[number])
-            new = file.read()
-        if is_last:
-            self._files[number].unlink()
-        else:
-            new = new[: new.rfind(b"\n") + 1]
-        self._read[number] += len(new)
-        return new.decode(errors="replace")
-
-
-def _train_in(directory: Path, output: Path, errors: Path, seed: SeedToTrain, device: str) -> None:
-    # Another node may go on with the seed once the actor is gone, so this process must not.
-    apart.signal_after_parent(signal.SIGKILL)
-    os.chdir(directory)
-    for stream, path in ((sys.stdout, output), (sys.stderr, errors)):
-        stream.flush()
-        os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND), stream.fileno())
-    train_one(seed, device)

@@ -10,7 +10,6 @@ from difficulty_service.base.errors import DifficultyError
 from difficulty_service.cli.console import err
 from trainer.commands import STOPPED
 from trainer.config import Recipe
-from trainer.console import train_seed
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,8 @@ class Places(Protocol):
 
 def train_one(seed: SeedToTrain, device: str) -> None:
     """Trains a seed and ends the process with its exit code."""
+    from trainer.console import train_seed  # loads torch
+
     try:
         finished = train_seed(
             seed.recipe, seed.seed, seed.folder, device, resume=seed.resume, label=seed.label
