@@ -1,6 +1,7 @@
 """The contract of docs/own-loop.md, line by line, in each of the five loops."""
 
 from collections.abc import Callable
+from functools import cache
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.distributed import TCPStore
 
 from benchmarks.loops.each_loop import LOOPS, Data, Recording, Stop, in_our_trainer, planned
 from tests.two_processes import run_in_two
@@ -21,6 +23,8 @@ LOSSES = ["adafocal", "correctness_ranking"]
 DATA = Data.made_up()
 EPOCHS, STEPS, SAMPLES = DATA.epochs, DATA.steps, DATA.num_train
 VALIDATION = len(DATA.labels) - SAMPLES
+AFTER = (STEPS, STEPS + 2)
+"""Steps after which runs stop: at the end of an epoch, and within one."""
 
 
 @pytest.fixture(params=LOOPS)
@@ -64,7 +68,7 @@ def test_every_loop_comes_to_the_parameters_and_the_memory_of_our_trainer(
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("after", [STEPS, STEPS + 2])
+@pytest.mark.parametrize("after", AFTER)
 def test_a_resumed_run_goes_on_with_the_batches_and_the_memory_of_an_unbroken_one(
     loop: Callable[..., Tensor], loss: str, after: int, tmp_path: Path
 ) -> None:
@@ -85,47 +89,85 @@ def test_a_resumed_run_goes_on_with_the_batches_and_the_memory_of_an_unbroken_on
 
 
 IN_TWO = """
-os.environ["LOCAL_RANK"] = str(rank)
-import warnings
+import traceback, warnings
+from importlib import import_module
 from pathlib import Path
 import torch
 from benchmarks.loops.each_loop import Data, LOOPS, Stop
 
+os.environ["LOCAL_RANK"] = str(rank)
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
-if name == "plain":
-    torch.distributed.init_process_group("gloo")
-data = Data.made_up()
-objective = data.objective(loss)
-parameters = LOOPS[name](data, objective, Stop(Path(folder), after, resume))
-found = [objective.drawn, objective.learned, objective.memory, parameters]
-torch.save(found, Path(folder) / f"{rank}.pt")
+import_module(package)  # once for all runs: it takes far longer than they do
+
+
+def run(loss, after, resume):
+    if name == "plain":
+        torch.distributed.init_process_group("gloo")
+    data = Data.made_up()
+    objective = data.objective(loss)
+    parameters = LOOPS[name](data, objective, Stop(Path(folder), after, resume))
+    return [objective.drawn, objective.learned, objective.memory, parameters]
+
+
+# Each run has a process of its own, which knows nothing of the runs before.
+for port, (file, *how) in zip(ports, runs):
+    process = os.fork()
+    if not process:
+        os.environ["MASTER_PORT"] = str(port)
+        try:
+            torch.save(run(*how), Path(folder) / f"{file} {rank}.pt")
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    if os.waitpid(process, 0)[1]:
+        raise RuntimeError(file)
 """
 
+SHARED = {
+    "plain": "torch",
+    "accelerate": "accelerate",
+    "hugging_face": "transformers.trainer",
+    "lightning": "lightning",
+}
+"""The loops that two processes can share, and what they load for them."""
 
-def in_two(
-    forkserver: ForkServerContext,
-    folder: Path,
-    name: str,
-    loss: str,
-    **stop: Any,  # noqa: ANN401
-) -> list[tuple[dict[int, list[list[int]]], list[int], dict[str, Any], Tensor]]:
-    stop = {"after": None, "resume": False} | stop
-    run_in_two(forkserver, IN_TWO, folder=str(folder), name=name, loss=loss, **stop)
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+Found = list[tuple[dict[int, list[list[int]]], list[int], dict[str, Any], Tensor]]
+InTwo = Callable[[str], dict[str, Found]]
 
 
-SHARED = ["plain", "accelerate", "hugging_face", "lightning"]
+@pytest.fixture(scope="module")
+def in_two(forkserver: ForkServerContext, tmp_path_factory: pytest.TempPathFactory) -> InTwo:
+    """What two processes find in each of the runs of a loop: whole ones, stopped and resumed."""
+    runs: list[tuple[str, str, int | None, bool]] = [(loss, loss, None, False) for loss in LOSSES]
+    for after in AFTER:
+        runs.append((f"stopped after {after}", "correctness_ranking", after, False))
+        runs.append((f"resumed after {after}", "correctness_ranking", None, True))
+
+    @cache
+    def found(name: str) -> dict[str, Found]:
+        folder = tmp_path_factory.mktemp(name)
+        stores = [TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) for _ in runs]
+        ports = [store.port for store in stores]
+        values = {"folder": str(folder), "name": name, "package": SHARED[name]}
+        run_in_two(forkserver, IN_TWO, runs=runs, ports=ports, **values)
+        return {
+            run: [torch.load(folder / f"{run} {rank}.pt", weights_only=True) for rank in range(2)]
+            for run, *_ in runs
+        }
+
+    return found
 
 
 @pytest.mark.parametrize("name", SHARED)
 def test_two_processes_share_every_batch_and_have_the_memory_of_one(
-    name: str, forkserver: ForkServerContext, tmp_path: Path
+    name: str, in_two: InTwo, tmp_path: Path
 ) -> None:
     alone = DATA.objective("adafocal")
     parameters = LOOPS["plain"](DATA, alone, Stop(tmp_path))
 
-    first, second = in_two(forkserver, tmp_path, name, "adafocal")
+    first, second = in_two(name)["adafocal"]
 
     for epoch, batches in enumerate(planned(DATA)):
         pairs = zip(first[0][epoch], second[0][epoch], strict=True)
@@ -136,15 +178,14 @@ def test_two_processes_share_every_batch_and_have_the_memory_of_one(
         torch.testing.assert_close(found, parameters, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("after", [STEPS, STEPS + 2])
+@pytest.mark.parametrize("after", AFTER)
 @pytest.mark.parametrize("name", SHARED)
 def test_two_processes_that_resume_go_on_as_if_they_had_not_stopped(
-    name: str, after: int, forkserver: ForkServerContext, tmp_path: Path
+    name: str, after: int, in_two: InTwo
 ) -> None:
-    whole = in_two(forkserver, tmp_path, name, "correctness_ranking")
+    runs = in_two(name)
 
-    in_two(forkserver, tmp_path, name, "correctness_ranking", after=after)
-    resumed = in_two(forkserver, tmp_path, name, "correctness_ranking", resume=True)
+    whole, resumed = runs["correctness_ranking"], runs[f"resumed after {after}"]
 
     for before, now in zip(whole, resumed, strict=True):
         torch.testing.assert_close(now[2], before[2], rtol=0, atol=1e-6)
