@@ -6,9 +6,10 @@ import os
 import pty
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing.connection import wait
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from trainer.runs.train import RunCallbacks, RunRequest, run_seed
 
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]
+ForkCommand = Callable[..., ForkServerProcess]
 WriteFeatures = Callable[..., str]
 
 SEEDS = (0, 1, 2)
@@ -77,29 +79,29 @@ def only_line(text: str) -> str:
     return lines[0]
 
 
-def lines_on_a_terminal(*arguments: str | Path) -> list[str]:
+def lines_on_a_terminal(fork_command: ForkCommand, *arguments: str | Path) -> list[str]:
     """What a command prints on a terminal of COLUMNS, without colours."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", "difficulty_service", *map(str, arguments)],
-        stdout=theirs,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm"},
-    )
-    os.close(theirs)
+    environment = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm"}
+    process = fork_command(*arguments, environment=environment, output=os.ttyname(theirs))
     parts = []
-    # Once the command has closed its end, reading is an error.
-    with os.fdopen(ours, "rb", buffering=0) as terminal, suppress(OSError):
-        while part := terminal.read(1 << 16):
-            parts.append(part)
-    assert process.wait() == 0
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        while terminal in wait([terminal, process.sentinel]):
+            parts.append(terminal.read(1 << 16))
+        os.close(theirs)
+        # Once all have closed their end, reading is an error.
+        with suppress(OSError):
+            while part := terminal.read(1 << 16):
+                parts.append(part)
+    process.join()
+    assert process.exitcode == 0
     return STYLE.sub("", b"".join(parts).decode()).splitlines()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["evaluate", "compare"])
-def test_tables_fit_a_terminal(command: str, quick: Path) -> None:
-    lines = lines_on_a_terminal(command, quick, "--resamples", "10")
+def test_tables_fit_a_terminal(command: str, fork_command: ForkCommand, quick: Path) -> None:
+    lines = lines_on_a_terminal(fork_command, command, quick, "--resamples", "10")
 
     numbers = [line for line in lines if re.search(r"(accuracy|NLL|ECE|AURC)\b.* \d+\.\d", line)]
     assert len(numbers) > 8
@@ -153,7 +155,7 @@ def test_evaluate_takes_other_data_and_several_ood_datasets(
 
     done = difficulty(
         *("evaluate", quick, "--data", data["test"], "--ood", other, "--ood", data["train"]),
-        *("--device", "cpu"),
+        *("--device", "cpu", "--resamples", "10"),
     )
 
     assert done.returncode == 0, done.stderr
@@ -246,15 +248,15 @@ def test_a_request_that_fails_is_an_error_of_one_line_and_exit_code_1(
     difficulty: Command, quick: Path, data: dict[str, str], tmp_path: Path
 ) -> None:
     unfinished = train(tmp_path / "unfinished", data, stop=True)
-    missing = tmp_path / "missing"
+    missing, few = tmp_path / "missing", ("--resamples", 2)
     calls = {
         "resume the training with --resume": ("evaluate", unfinished),
         "none of the 3 seeds": ("compare", quick, unfinished),
         "holds no run": ("compare", quick, missing),
         "each once": ("compare", quick, quick),
-        "corruptions need a recipe of images": ("evaluate", quick, "--corruptions"),
-        str(missing): ("evaluate", quick, "--data", missing),
-        "device 'abacus'": ("evaluate", quick, "--device", "abacus", "--ood", data["train"]),
+        "corruptions need a recipe of images": ("evaluate", quick, *few, "--corruptions"),
+        str(missing): ("evaluate", quick, *few, "--data", missing),
+        "device 'abacus'": ("evaluate", quick, *few, "--device", "abacus", "--ood", data["train"]),
     }
 
     for message, arguments in calls.items():
