@@ -26,6 +26,7 @@ from difficulty_service.scores.file import read_scores
 from tests.boxed_images import Scene, many_scenes, write_coco, write_image, write_yolo
 from tests.end_to_end.conftest import CLASSES, make_photos
 from tests.factories import write_tagged_images
+from tests.small_network import SMALL
 from tests.tiff_files import tiff
 from tests.warm_command import Call, run_script, warm_command
 
@@ -48,7 +49,12 @@ PAGES = {"README.md": DOCS.parent / "README.md"} | {
 
 SMALLER = (
     ("copies: 0", "copies: 100%", "pictures of the same ten shapes are copies"),
-    ("--backbone clip-vit-b16", "--backbone builtin", "its weights would be downloaded"),
+    ("--backbone clip-vit-b16", f"--backbone {SMALL}", "its weights would be downloaded"),
+    ("--backbone builtin", f"--backbone {SMALL}", "its features are many"),
+    ("--corruptions", "--corruptions --corruption-kinds fog,jpeg_compression", "19 take long"),
+    ("difficulty evaluate", "difficulty evaluate --resamples 20", "a thousand take seconds"),
+    ("difficulty compare runs", "difficulty compare --resamples 20 runs", "here, too"),
+    ("difficulty sweep", "difficulty sweep --resamples 20", "and here"),
     ("--only clip-vit-b16 --only timm:resnet18", "--only builtin", "they take a minute"),
     ("--benchmark --images", "--benchmark --only builtin --images", "all of them take minutes"),
     ("--device all", "--device cpu", "there is no GPU"),
@@ -70,6 +76,12 @@ SMALLER = (
     ),
 )
 """What is changed in a command, from longer to shorter: text, its replacement and why."""
+
+IMAGES = "photos|fruit|market|boxes|cells|xrays|tiles|competition|labelme"
+ENCODES = re.compile(
+    rf"(difficulty (?:score|extract) (?:{IMAGES})(?!\S*features)\S*)(?!.*--(?:backbone|gaussians))"
+)
+"""The start of a command that encodes images by the default network, whose features are many."""
 
 NOT_HERE = (
     ("pip install", "installs"),
@@ -134,6 +146,7 @@ def is_run(line: str) -> bool:
 
 
 def made_smaller(line: str) -> str:
+    line = ENCODES.sub(rf"\1 --backbone {SMALL}", line)
     for old, new, _ in SMALLER:
         line = re.sub(rf"(?<!\w){re.escape(old)}(?!\w)", lambda _, new=new: new, line)
     return line
@@ -205,7 +218,11 @@ class Relay:
 
 
 @pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory, small_bert: Path) -> Path:
+def world(
+    tmp_path_factory: pytest.TempPathFactory,
+    small_bert: Path,
+    small_networks: None,  # noqa: ARG001 - it is known
+) -> Path:
     """A folder with what the pages name, made by the commands that they say make it."""
     folder = tmp_path_factory.mktemp("world")
     with chdir(folder):
@@ -299,7 +316,7 @@ def make_tables() -> None:
 
 
 def make_scores() -> None:
-    score = "score photos/ --backbone builtin --device cpu"
+    score = f"score photos/ --backbone {SMALL} --device cpu"
     difficulty(score, "--out scores.parquet")
     difficulty("score scores.features --out clip.parquet")
     difficulty("score scores.features --shrinkage 0.5 --out dinov2.parquet")
