@@ -147,7 +147,7 @@ def extract_with_other_weights(address: str, photos: Path, folder: Path) -> None
     backbone.weights_sha256 = "0" * 64
     description = {"class_names": ("a",), "num_shards": 1, "augment_runs": 0}
     store = create_store(folder / "features", FeatureDescription.of(description))
-    engine = RayEngine(ClusterOptions(address))
+    engine = RayEngine(ClusterOptions(address, max_actors=1))
     with pytest.raises(EngineError) as raised:
         engine.run_shards(task, backbone, [0], PartWriter(store, dataset), lambda *_: None)
     (folder / "error").write_text(str(raised.value))

@@ -23,11 +23,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch._dynamo  # as the first optimiser does
 from safetensors.numpy import load_file
 from threadpoolctl import threadpool_limits
 
 import difficulty_service as ds
 import trainer
+
+ds.score_dataset, trainer.train  # so that what they need is loaded once
 
 def compute(folder, threads):
     os.environ["OMP_NUM_THREADS"] = str(threads)

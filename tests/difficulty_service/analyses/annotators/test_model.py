@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ class Case:
     right: Tensor
     labels: GivenLabels
 
-    @property
+    @cached_property
     def log_prior(self) -> Tensor:
         return log_class_prior(self.right.bincount(minlength=CLASSES))
 
@@ -74,6 +74,12 @@ def case(
     return Case(torch.from_numpy(log_densities), torch.from_numpy(right), labels)
 
 
+@cache
+def fitted() -> AnnotatorModel:
+    """The model of the usual case, for tests that look at it."""
+    return case().fitted()
+
+
 def given_to(labels: GivenLabels, sample: int) -> list[tuple[int, int]]:
     own = labels.samples == sample
     return list(zip(labels.annotators[own].tolist(), labels.classes[own].tolist(), strict=True))
@@ -95,11 +101,12 @@ def naive_joint(each: Case, model: AnnotatorModel, sample: int) -> np.ndarray:
     """Probability of each class and difficulty together with the labels. (classes, nodes)."""
     features = naive_features(each, model, sample)
     entropy = -(features * np.log(features)).sum()
+    given = given_to(each.labels, sample)
     joint = np.empty((CLASSES, NODES))
     for right in range(CLASSES):
         for place, node in enumerate(NODE):
             joint[right, place] = features[right] * WEIGHT[place]
-            for annotator, label in given_to(each.labels, sample):
+            for annotator, label in given:
                 wrong = naive_wrong(model, entropy, annotator, node)
                 named = float(model.named[right, label])
                 joint[right, place] *= 1 - wrong if label == right else wrong * named
@@ -118,9 +125,15 @@ def naive_objective(each: Case, model: AnnotatorModel, verified: Tensor | None =
     return labels - before / 2
 
 
+@cache
+def usual_objective() -> float:
+    """The objective of the model of the usual case."""
+    return naive_objective(case(), fitted())
+
+
 def test_the_posterior_is_that_of_bayes_rule_over_classes_and_difficulties() -> None:
     each = case()
-    model = each.fitted()
+    model = fitted()
 
     found = each.posterior(model)
 
@@ -131,9 +144,9 @@ def test_the_posterior_is_that_of_bayes_rule_over_classes_and_difficulties() -> 
 
 def test_the_likelihood_is_that_of_all_labels_and_the_parameters() -> None:
     each = case()
-    model = each.fitted()
+    model = fitted()
 
-    total = naive_objective(each, model) / len(each.labels)
+    total = usual_objective() / len(each.labels)
 
     # What wrong labels name and the scale move a last time after it is computed.
     assert model.likelihood == pytest.approx(total, abs=1e-3)
@@ -143,17 +156,17 @@ def test_the_likelihood_is_that_of_all_labels_and_the_parameters() -> None:
 @pytest.mark.parametrize("name", ["usual", "ambiguity", "difficulty", "scale"])
 def test_no_other_parameter_explains_the_labels_better(name: str, step: float) -> None:
     each = case()
-    model = each.fitted()
+    model = fitted()
     other = replace(model, **{name: getattr(model, name) + step})
 
-    assert naive_objective(each, other) < naive_objective(each, model)
+    assert naive_objective(each, other) < usual_objective()
 
 
 @pytest.mark.slow
 def test_no_other_deviation_of_an_annotator_explains_the_labels_better() -> None:
     each = case()
-    model = each.fitted()
-    best = naive_objective(each, model)
+    model = fitted()
+    best = usual_objective()
 
     for annotator in range(ANNOTATORS):
         for step in (-0.1, 0.1):
@@ -164,7 +177,7 @@ def test_no_other_deviation_of_an_annotator_explains_the_labels_better() -> None
 
 def test_the_spread_of_annotators_is_what_they_deviate_by_and_what_is_unknown_of_that() -> None:
     each = case()
-    model = each.fitted()
+    model = fitted()
 
     unknown = []
     for annotator, deviation in enumerate(model.deviations.tolist()):
@@ -177,13 +190,13 @@ def test_the_spread_of_annotators_is_what_they_deviate_by_and_what_is_unknown_of
 
 
 def test_errors_on_the_same_samples_are_explained_by_their_difficulty() -> None:
-    assert case().fitted().difficulty > 0.5
+    assert fitted().difficulty > 0.5
     assert case(hard=0).fitted().difficulty < 0.5
 
 
 def test_what_wrong_labels_name_follows_the_probable_classes_of_all_labels() -> None:
     each = case()
-    model = each.fitted()
+    model = fitted()
     posterior = each.posterior(model)
 
     prior = each.log_prior.exp().numpy()
@@ -208,7 +221,7 @@ def test_what_wrong_labels_name_follows_the_probable_classes_of_all_labels() -> 
 
 def test_the_gain_is_what_one_more_label_adds_to_the_likeliest_class_on_average() -> None:
     each = case()
-    model = each.fitted()
+    model = fitted()
 
     gains = torch.cat([rows.gain for rows in judge_samples(each.evidence, each.labels, model)])
 
@@ -234,7 +247,7 @@ def test_the_gain_is_what_one_more_label_adds_to_the_likeliest_class_on_average(
 @pytest.mark.slow
 def test_blocks_give_the_same_as_all_samples_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     each = case()
-    whole = each.posterior(each.fitted())
+    whole = each.posterior(fitted())
 
     monkeypatch.setattr(
         "difficulty_service.analyses.annotators.given_labels.NUMBERS_PER_BLOCK", 100
@@ -324,7 +337,7 @@ def test_verified_classes_tell_how_far_to_trust_the_probabilities() -> None:
     # A third of the verified classes is another one than all witnesses say.
     verified[::9] = (verified[::9] + 1) % CLASSES
 
-    doubted, agreed = wrongly_sure.fitted(verified), each.fitted()
+    doubted, agreed = wrongly_sure.fitted(verified), fitted()
 
     assert doubted.sharpness < 0.7
     assert agreed.sharpness == 1
@@ -346,19 +359,26 @@ def test_the_sharpness_is_the_likeliest_power_of_the_probabilities() -> None:
     assert all(objective(model.sharpness * factor) < best for factor in (0.95, 1.05))
 
 
-@pytest.mark.parametrize("step", [-0.1, 0.1])
-@pytest.mark.parametrize("name", ["usual", "ambiguity", "difficulty", "scale"])
-def test_no_other_parameter_explains_labels_and_verified_classes_better(
-    name: str, step: float
-) -> None:
+@cache
+def fitted_to_some_verified() -> tuple[Tensor, AnnotatorModel, float]:
+    """Verified classes of a third of the samples, the model of them and its objective."""
     each = case()
     # Some verified classes are named by no label of their sample.
     verified = torch.where(torch.arange(SAMPLES) % 3 == 0, each.right, -1)
     verified[::15] = (each.right[::15] + 1) % CLASSES
     model = each.fitted(verified)
+    return verified, model, naive_objective(each, model, verified)
+
+
+@pytest.mark.parametrize("step", [-0.1, 0.1])
+@pytest.mark.parametrize("name", ["usual", "ambiguity", "difficulty", "scale"])
+def test_no_other_parameter_explains_labels_and_verified_classes_better(
+    name: str, step: float
+) -> None:
+    verified, model, objective = fitted_to_some_verified()
     other = replace(model, **{name: getattr(model, name) + step})
 
-    assert naive_objective(each, other, verified) < naive_objective(each, model, verified)
+    assert naive_objective(case(), other, verified) < objective
     assert math.isfinite(model.likelihood)
 
 
