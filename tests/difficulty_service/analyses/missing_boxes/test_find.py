@@ -13,6 +13,9 @@ from difficulty_service.base.errors import ConfigError, DatasetError, FeatureSto
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
 from tests.boxed_images import HEIGHT, WIDTH, WRITERS, Box, Scene, many_scenes, write_image
+from tests.small_network import SMALL
+
+pytestmark = pytest.mark.usefixtures("small_networks")
 
 GONE = (3, 8, 21)
 """Scenes whose second box is gone."""
@@ -55,7 +58,7 @@ def score(data: Path, out: Path, **options: object) -> None:
     """Scores boxes, whatever there is to warn of."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ds.score_dataset(data, backbone="builtin", out=out, progress=False, **options)  # type: ignore[arg-type]
+        ds.score_dataset(data, backbone=SMALL, out=out, progress=False, **options)  # type: ignore[arg-type]
 
 
 def first(found: MissingBoxes) -> list[dict[str, object]]:
