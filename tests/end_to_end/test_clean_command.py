@@ -29,7 +29,7 @@ def marks(tmp_path: Path) -> Path:
 def test_a_cleaned_dataset_is_scored_like_any_other(
     difficulty: Command,
     scored: Scored,
-    builtin: tuple[str, ...],
+    network: tuple[str, ...],
     marks: Path,
     tmp_path: Path,
     name: str,
@@ -38,7 +38,7 @@ def test_a_cleaned_dataset_is_scored_like_any_other(
     ids = () if name == "cleaned" else ("--id-column", "sample_id")
 
     cleaned = difficulty("clean", scores, "--marks", marks, "--out", out)
-    again = difficulty("score", out, *ids, "--out", tmp_path / "again.parquet", *builtin)
+    again = difficulty("score", out, *ids, "--out", tmp_path / "again.parquet", *network)
 
     assert cleaned.returncode == 0, cleaned.stderr
     assert "599 of 600 samples are kept, 1 of them with another label" in cleaned.stdout

@@ -18,6 +18,7 @@ from tests.boxed_images import (
     many_scenes,
     write_image,
 )
+from tests.small_network import SMALL
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -45,7 +46,7 @@ def _labels(path: Path) -> Mapping[str, str]:
 def test_a_wrong_box_is_found_and_corrected_in_the_format_of_its_dataset(
     form: str,
     difficulty: Command,
-    builtin: tuple[str, ...],
+    network: tuple[str, ...],
     tmp_path: Path,
     scenes: list[Scene],
 ) -> None:
@@ -53,7 +54,7 @@ def test_a_wrong_box_is_found_and_corrected_in_the_format_of_its_dataset(
     write_image(next(folder.rglob("scene002.png")), scenes[2])
     scores, again = tmp_path / "scores.parquet", tmp_path / "again.parquet"
 
-    scored = difficulty("score", folder, "--out", scores, *builtin)
+    scored = difficulty("score", folder, "--out", scores, *network)
 
     assert scored.returncode == 0, scored.stderr
     assert "objects of 3 classes" in scored.stderr
@@ -71,7 +72,7 @@ def test_a_wrong_box_is_found_and_corrected_in_the_format_of_its_dataset(
 
     out = tmp_path / "cleaned"
     cleaned = difficulty("clean", scores, "--marks", marks, "--out", out, "--link")
-    rescored = difficulty("score", out, "--out", again, *builtin)
+    rescored = difficulty("score", out, "--out", again, *network)
 
     assert cleaned.returncode == 0, cleaned.stderr
     assert rescored.returncode == 0, rescored.stderr
@@ -100,12 +101,14 @@ def test_a_wrong_box_is_found_and_corrected_in_the_format_of_its_dataset(
 
 @pytest.mark.slow
 def test_python_scores_and_shows_boxes_as_it_does_images(
-    tmp_path: Path, scenes: list[Scene]
+    tmp_path: Path,
+    scenes: list[Scene],
+    small_networks: None,  # noqa: ARG001 - it is known
 ) -> None:
     folder = WRITERS["yolo"](tmp_path / "fruit", scenes)
 
     scores = ds.score_dataset(
-        folder, out=tmp_path / "scores.parquet", backbone="builtin", progress=False
+        folder, out=tmp_path / "scores.parquet", backbone=SMALL, progress=False
     )
 
     assert len(scores) == 120

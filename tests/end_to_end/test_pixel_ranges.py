@@ -82,9 +82,8 @@ def number_of(sample_id: str) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_planted_errors_are_found_alike_in_four_kinds_of_pixels(tmp_path: Path, seed: int) -> None:
-    images, labels, wrong = planted(seed)
+def test_planted_errors_are_found_alike_in_four_kinds_of_pixels(tmp_path: Path) -> None:
+    images, labels, wrong = planted(0)
     found, accused = dict[str, int](), dict[str, int]()
 
     for kind in KINDS:
