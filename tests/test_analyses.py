@@ -151,11 +151,19 @@ def test_asking_an_analysis_that_is_not_there_says_so() -> None:
         ability("tides", "judge")
 
 
+def linked(source: str, copy: str) -> None:
+    """A copy of a file that is not written to: the same file where both places are on one disk."""
+    try:
+        os.link(source, copy)
+    except OSError:
+        shutil.copy2(source, copy)
+
+
 def copy_without(names: Iterable[str], folder: Path) -> None:
     """Copies the packages and the tests, with what is compiled, without some analyses."""
     for path in ROOT.iterdir():
         if path.name in FOLDERS_OF_PROJECT:
-            shutil.copytree(path, folder / path.name)
+            shutil.copytree(path, folder / path.name, copy_function=linked)
         elif path.is_file():
             shutil.copy(path, folder)
     for name in names:
@@ -175,6 +183,7 @@ def _drop_lines(name: str, folder: Path) -> None:
         path = folder / file
         text, count = re.subn(line, "", path.read_text("utf-8"))
         assert count
+        path.unlink()  # else a link would be written through
         path.write_text(text, "utf-8")
 
 
@@ -242,7 +251,9 @@ for line in sys.stdin:
 LOADED = (
     *("torch", "torchvision.transforms.v2", "transformers", "timm", "open_clip", "accelerate"),
     *("scipy.stats", "sklearn.linear_model", "pandas", "matplotlib.pyplot", "onnxruntime"),
-    *("pyarrow.dataset", "fastapi", "sqlmodel", "alembic", "uvicorn", "cyclopts", "httpx2"),
+    *("pyarrow.dataset", "fastapi", "sqlalchemy", "alembic", "uvicorn", "cyclopts", "httpx2"),
+    *("lightning", "torch.distributed.fsdp", "transformers.trainer", "datasets", "structlog"),
+    *("prometheus_client", "pydantic_settings", "limits", "markdown_it", "cyclopts.validators"),
 )
 
 
