@@ -24,6 +24,7 @@ WORDNET_IDS = [f"n{1440764 + 37 * number:08}" for number in range(CLASSES)]
 SMALLER = (
     ("--backbone clip-vit-b16 --augment-runs 5", "--backbone small"),
     ("--device all", "--device cpu"),
+    ("difficulty compare", "difficulty compare --resamples 10"),
     (
         "--set data.train=",
         "--set model.name=small_resnet --set model.widths=[4] --set model.blocks=[1] "

@@ -33,6 +33,7 @@ def test_one_block_scores_trains_every_baseline_and_compares_them(
         seeds="[0]"
         smoothing=0.1
     """
+    block = block.replace("difficulty compare", "difficulty compare --resamples 10")
     script = "set -e\n" + own + "\n".join(block.splitlines()[LINES_TO_CHANGE:])
 
     done = run_script(script, commands, tmp_path)
