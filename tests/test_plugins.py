@@ -200,12 +200,15 @@ def test_a_plugged_column_is_read_by_those_who_name_it_where_the_package_is_miss
 def test_an_export_of_another_package_is_offered_and_written(
     installed: Path, scores: Path, tmp_path: Path
 ) -> None:
-    help_text = difficulty(installed, "export", "--help").stdout
-    done = difficulty(installed, "export", scores, "--to", "ids", "--out", tmp_path / "ids.txt")
+    printed = difficulty_calls(
+        installed,
+        ("export", "--help"),
+        ("export", scores, "--to", "ids", "--out", tmp_path / "ids.txt"),
+    )
 
-    assert "ids" in help_text
-    assert "the ids alone, one a line" in " ".join(help_text.split())
-    assert "open it with any editor" in done.stdout
+    assert "ids" in printed
+    assert "the ids alone, one a line" in " ".join(printed.split())
+    assert "open it with any editor" in printed
     assert (tmp_path / "ids.txt").read_text().splitlines()[0] == "square-0"
 
 
