@@ -92,10 +92,10 @@ def png_bomb() -> bytes:
 
 
 def score_and_measure(
-    forkserver: ForkServerContext, photos: Path, scores: Path, builtin: tuple[str, ...]
+    forkserver: ForkServerContext, photos: Path, scores: Path, network: tuple[str, ...]
 ) -> int:
     """Scores in a process of its own; gives its largest resident memory in KiB."""
-    words = ("score", photos, "--out", scores, *builtin, "--shard-size", 500)
+    words = ("score", photos, "--out", scores, *network, "--shard-size", 500)
     told = scores.with_suffix(".memory")
     process = forkserver.Process(target=score_and_tell, args=([str(word) for word in words], told))
     process.start()
@@ -119,13 +119,13 @@ def test_a_thousand_damaged_files_are_listed_and_the_others_are_scored_in_flat_m
     good: Path,
     mixed: Path,
     tmp_path: Path,
-    builtin: tuple[str, ...],
+    network: tuple[str, ...],
 ) -> None:
     good_scores, mixed_scores = tmp_path / "good.parquet", tmp_path / "mixed.parquet"
 
-    memory_of_good = score_and_measure(forkserver, good, good_scores, builtin)
+    memory_of_good = score_and_measure(forkserver, good, good_scores, network)
     # Of so many files that are no images by their names it is asked.
-    sure = (*builtin, "--format", "image-folder")
+    sure = (*network, "--format", "image-folder")
     memory_of_mixed = score_and_measure(forkserver, mixed, mixed_scores, sure)
 
     found = {path.relative_to(mixed).as_posix() for path in mixed.glob("*/*")}

@@ -32,15 +32,15 @@ sys.exit("pandas" in sys.modules)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backbone", ["builtin", "builtin-photos"])
-def test_scoring_images_by_a_network_of_the_package_does_not_load_torchvision(
-    backbone: str, tmp_path: Path
+def test_scoring_images_by_the_networks_of_the_package_does_not_load_torchvision(
+    tmp_path: Path,
 ) -> None:
     folder = write_image_folder(tmp_path / "photos", size=(70, 90), each=3)
     script = f"""
 import sys
 import difficulty_service as ds
-ds.score_dataset({str(folder)!r}, backbone={backbone!r}, progress=False)
+for backbone in ("builtin", "builtin-photos"):
+    ds.score_dataset({str(folder)!r}, backbone=backbone, progress=False)
 sys.exit("torchvision" in sys.modules)
 """
 

@@ -25,7 +25,7 @@ def test_the_interval_holds_the_true_correlation_about_95_times_in_100() -> None
     true_spearman = 6 / np.pi * np.arcsin(0.8 / 2)
 
     holds = []
-    for seed in range(200):
+    for seed in range(100):
         first, noise = rng.normal(size=(2, 200))
         low, high = spearman_interval(first, 0.8 * first + 0.6 * noise, seed)
         holds.append(low < true_spearman < high)
