@@ -36,6 +36,7 @@ PRELOADED = [
     # What the first image, run, picture or download of a process loads.
     *("pandas", "pillow_heif", "pyarrow.dataset", "torchcodec.decoders"),
     *("torch.utils.tensorboard", "matplotlib.figure", "matplotlib.backends.backend_agg", "httpx2"),
+    "torch._dynamo",  # by the first optimiser
 ]
 
 PRELOADED_WITH_LIMITS = [

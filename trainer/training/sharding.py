@@ -4,17 +4,22 @@ Zhao et al. (2023) call it fully sharded data parallelism; PyTorch's `fully_shar
 process has whole parameters of one block at a time, while that block computes. What leaves a run,
 its checkpoints, its best epoch and its final model, is whole: it does not depend on the number of
 processes, nor on whether they shared their parameters.
+
+What spreads them takes a second to load, so nothing here loads it but `shard`; as long as it is not
+loaded, nothing is spread.
 """
 
+import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
+
+if TYPE_CHECKING:
+    from torch.distributed.fsdp import FSDPModule
+    from torch.distributed.tensor import DTensor
 
 
 def shard(model: nn.Module, accelerator: Accelerator) -> nn.Module:
@@ -22,6 +27,9 @@ def shard(model: nn.Module, accelerator: Accelerator) -> nn.Module:
 
     Every process must give the same parameters. An optimiser has to be made afterwards.
     """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
     model = model.to(accelerator.device)
     mesh = init_device_mesh(accelerator.device.type, (accelerator.num_processes,))
     for block in _blocks(model):
@@ -42,8 +50,18 @@ def _blocks(module: nn.Module) -> Iterator[nn.Module]:
 
 def exchange_gradients(model: nn.Module, *, exchange: bool) -> None:
     """Decides whether the next backward pass adds the gradients of all processes up."""
-    if isinstance(model, FSDPModule):
+    if _is_sharded(model):
         model.set_requires_gradient_sync(exchange)
+
+
+def _is_sharded(model: nn.Module) -> "TypeGuard[FSDPModule]":
+    loaded = sys.modules.get("torch.distributed.fsdp")
+    return loaded is not None and isinstance(model, loaded.FSDPModule)
+
+
+def _is_spread(value: object) -> "TypeGuard[DTensor]":
+    loaded = sys.modules.get("torch.distributed.tensor")
+    return loaded is not None and isinstance(value, loaded.DTensor)
 
 
 def whole(values: Any) -> Any:  # noqa: ANN401 - of the same kind
@@ -53,13 +71,15 @@ def whole(values: Any) -> Any:  # noqa: ANN401 - of the same kind
     """
     if isinstance(values, Mapping):
         return {key: whole(value) for key, value in values.items()}
-    return values.full_tensor() if isinstance(values, DTensor) else values
+    return values.full_tensor() if _is_spread(values) else values
 
 
 def spread_like(value: Tensor, parameter: Tensor) -> Tensor:
     """A whole tensor, spread as a parameter is; as it is where the parameter is not spread."""
-    if not isinstance(parameter, DTensor) or value.shape != parameter.shape:
+    if not _is_spread(parameter) or value.shape != parameter.shape:
         return value
+    from torch.distributed.tensor import distribute_tensor
+
     value = value.to(parameter.device)
     # Every process has read the whole tensor, so that none has to send it.
     return distribute_tensor(value, parameter.device_mesh, parameter.placements, src_data_rank=None)

@@ -247,8 +247,11 @@ def test_what_cannot_work_is_an_error_that_says_why(
 
 @pytest.mark.slow
 def test_the_package_loads_nothing_heavy_until_a_name_is_used() -> None:
-    code = "import sys, trainer; print('torch' in sys.modules, trainer.train.__name__)"
+    code = (
+        "import sys, trainer; print('torch' in sys.modules, trainer.train.__name__); "
+        "print('torch.distributed.tensor' in sys.modules)"
+    )
     command = (sys.executable, "-c", code)
     done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
 
-    assert done.stdout.split() == ["False", "train"]
+    assert done.stdout.split() == ["False", "train", "False"]
