@@ -169,6 +169,8 @@ def _complete(schema: dict[str, Any]) -> dict[str, Any]:
     schemas["Problem"] = ProblemSchema.model_json_schema()
     for path, operations in schema["paths"].items():
         for operation in operations.values():
+            # As in the address; what a dependency declares would come last.
+            operation.get("parameters", []).sort(key=partial(_place, path))
             statuses = [
                 *ALWAYS,
                 *(() if path in OPEN_PATHS else AUTHENTICATED),
@@ -182,6 +184,10 @@ def _complete(schema: dict[str, Any]) -> dict[str, Any]:
     for name in UNUSED_SCHEMAS:
         schemas.pop(name, None)
     return schema
+
+
+def _place(path: str, parameter: dict[str, Any]) -> int:
+    return path.find(f"{{{parameter['name']}}}") if parameter["in"] == "path" else len(path)
 
 
 def _complete_response(status: str, response: dict[str, Any]) -> None:

@@ -9,16 +9,14 @@ from fastapi import APIRouter, Form, Request, UploadFile
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api.http.api_keys import ReadKey, WriteKey
-from api.http.principals import Principal
+from api.http.api_keys import WriteKey
 from api.http.problem_responses import problem_of
 from api.http.problems import Problem
 from api.http.public_text import hide_paths, public_names
-from api.jobs.store import Job
-from api.pages.rendering import redirect, render
-from api.pages.scored import scored_job
+from api.pages.rendering import redirect
+from api.pages.scored import ScoredJob, SeenJob
 from api.results.table_joining import LONGEST_NAME, SentTable, check_name
-from api.routes.columns import attach_dataset, attach_table, changeable_job, find_columns
+from api.routes.columns import ChangeableJob, attach_dataset, attach_table, find_columns
 from api.services import services_of
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.datasets.table_files import LIMITED_EXTENSIONS
@@ -43,14 +41,14 @@ class Entered:
 
 
 @router.get("")
-def show_columns(job_id: str, request: Request, key: ReadKey) -> Response:
+def show_columns(job: SeenJob) -> Response:
     """The tables of the job and their columns, and a form for another one."""
-    return _page(job_id, request, key)
+    return _page(job)
 
 
 @router.post("")
 async def attach(
-    job_id: str,
+    job: ChangeableJob,
     request: Request,
     key: WriteKey,
     table: UploadFile,
@@ -62,66 +60,54 @@ async def attach(
         while chunk := await table.read(CHUNK):
             await run_in_threadpool(file.write, chunk)
 
-    async def attach_sent(job: Job, columns: tuple[str, ...]) -> None:
+    async def attach_sent(columns: tuple[str, ...]) -> None:
         sent = SentTable(table.filename or "", columns)
         await attach_table(request, key, job, sent, write)
 
-    return await _attach(job_id, request, key, Entered("table", names), attach_sent)
+    return await _attach(ScoredJob(request, key, job), Entered("table", names), attach_sent)
 
 
 @router.post("/dataset")
 async def attach_own(
-    job_id: str,
+    job: ChangeableJob,
     request: Request,
     key: WriteKey,
     names: Annotated[str, Form(max_length=COLUMN_NAMES)] = "",
 ) -> Response:
     """Attaches columns of the dataset; shows the form again where they cannot be joined."""
-    attach_named = partial(attach_dataset, request, key)
-    return await _attach(job_id, request, key, Entered("dataset", names), attach_named)
+    attach_named = partial(attach_dataset, request, key, job)
+    return await _attach(ScoredJob(request, key, job), Entered("dataset", names), attach_named)
 
 
 @router.post("/remove")
 def remove(
-    job_id: str,
-    request: Request,
-    key: WriteKey,
-    name: Annotated[str, Form(max_length=LONGEST_NAME)],
+    job: ChangeableJob, request: Request, name: Annotated[str, Form(max_length=LONGEST_NAME)]
 ) -> Response:
     """Removes a table; one that is gone already is no error."""
-    job = changeable_job(request, key, job_id)
     services_of(request).attached_tables.detach(job, check_name(name))
     return redirect(f"/jobs/{job.id}/columns")
 
 
 async def _attach(
-    job_id: str,
-    request: Request,
-    key: Principal,
-    entered: Entered,
-    join: Callable[[Job, tuple[str, ...]], Awaitable[object]],
+    job: ScoredJob, entered: Entered, join: Callable[[tuple[str, ...]], Awaitable[object]]
 ) -> Response:
     """Goes to the page once the named columns are joined; shows what was entered where not."""
-    job = await run_in_threadpool(changeable_job, request, key, job_id)
     columns = tuple(dict.fromkeys(filter(None, map(str.strip, entered.names.split(",")))))
     try:
-        await join(job, columns)
+        await join(columns)
     except (Problem, DifficultyError) as error:
         refused = replace(entered, problem=problem_of(error))
-        return await run_in_threadpool(_page, job_id, request, key, refused)
-    return redirect(f"/jobs/{job.id}/columns")
+        return await run_in_threadpool(_page, job, refused)
+    return redirect(f"{job.address}/columns")
 
 
-def _page(
-    job_id: str, request: Request, key: Principal, entered: Entered | None = None
-) -> Response:
-    job = scored_job(request, key, job_id)
-    settings = services_of(request).settings
+def _page(job: ScoredJob, entered: Entered | None = None) -> Response:
+    settings = job.services.settings
     names = public_names(settings)
     problem = None if entered is None else entered.problem
-    values = job.values("Columns") | {
-        "found": find_columns(request, job.job),
-        "may_change": settings.takes_jobs and key.manages(job.job.owner),
+    values = {
+        "found": find_columns(job.request, job.job),
+        "may_change": settings.takes_jobs and job.key.manages(job.job.owner),
         "problem": "" if problem is None else hide_paths(problem.detail, names)[:LONGEST_PROBLEM],
         "remedy": "" if problem is None else hide_paths(problem.remedy, names),
         "entered": entered,
@@ -129,4 +115,4 @@ def _page(
         "most_columns": MOST_COLUMNS,
         "most_bytes": settings.max_table_bytes,
     }
-    return render(request, "columns_page", values, 200 if problem is None else problem.status)
+    return job.page("columns_page", "Columns", values, 200 if problem is None else problem.status)

@@ -13,17 +13,15 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api.http.api_keys import ReadKey, WriteKey
-from api.http.principals import Principal
+from api.http.api_keys import WriteKey
 from api.http.problems import Problem, reason_of
 from api.jobs.store import list_jobs
 from api.pages.option_fields import OptionField, entered_values, option_fields
 from api.pages.rendering import is_fragment, job_name, redirect, render, words_of
-from api.pages.scored import ScoredJob, scored_job
+from api.pages.scored import ScoredJob, SeenJob, seen_job
 from api.results.comparisons import TABLE_FILE
 from api.routes.comparisons import ComparisonId, begin, comparisons
-from api.routes.reviewers import owned_job
-from api.services import services_of
+from api.routes.results import OwnedResult
 from difficulty_service.base.plugins import function_of
 from difficulty_service.bodies.comparison_kinds import Comparison
 from difficulty_service.bodies.comparisons import COMPARISONS, ComparisonCreate, ComparisonPublic
@@ -41,33 +39,33 @@ ASKED: TypeAdapter[ComparisonCreate] = TypeAdapter(ComparisonCreate)
 
 
 @router.get("")
-def show_list(job_id: str, request: Request, key: ReadKey) -> Response:
+def show_list(job: SeenJob) -> Response:
     """What was asked of the job, and forms to ask for more."""
-    return _list(job_id, request, key)
+    return _list(job)
 
 
 @router.post("")
-async def ask(job_id: str, request: Request, key: WriteKey) -> Response:
+async def ask(job: OwnedResult, request: Request, key: WriteKey) -> Response:
     """Begins a comparison; shows the form again where a field is wrong."""
     async with request.form() as sent:
         texts = {name: tuple(map(str, sent.getlist(name))) for name in sent}
-    return await run_in_threadpool(_ask, job_id, request, key, texts)
+    return await run_in_threadpool(_ask, ScoredJob(request, key, job), texts)
 
 
 @router.post("/{comparison_id}/remove")
-def remove(job_id: str, comparison_id: ComparisonId, request: Request, key: WriteKey) -> Response:
+def remove(
+    job: OwnedResult, comparison_id: ComparisonId, request: Request, key: WriteKey
+) -> Response:
     """Deletes a comparison, or stops it."""
-    owned_job(request, key, job_id)
-    job = scored_job(request, key, job_id)
-    comparisons(request).delete(key, job.job, comparison_id)
-    return redirect(f"{job.address}/comparisons")
+    comparisons(request).delete(key, job, comparison_id)
+    return redirect(f"/jobs/{job.id}/comparisons")
 
 
 @router.get("/{comparison_id}")
-def show(job_id: str, comparison_id: ComparisonId, request: Request, key: ReadKey) -> Response:
+def show(job: SeenJob, comparison_id: ComparisonId) -> Response:
     """What was found, with pictures of the first of it; until then, how far it is."""
-    job = scored_job(request, key, job_id)
-    found = comparisons(request).get(key, job.job, comparison_id)
+    request = job.request
+    found = comparisons(request).get(job.key, job.job, comparison_id)
     question = COMPARISONS[found.kind]
     values = {
         "found": found,
@@ -77,17 +75,13 @@ def show(job_id: str, comparison_id: ComparisonId, request: Request, key: ReadKe
     }
     if is_fragment(request) and found.state == "running":
         return render(request, "comparison_progress", values)
-    answer = render(
-        request, "comparison_page", {**job.values("Compare"), **values, **_shown(job, found)}
-    )
+    answer = job.page("comparison_page", "Compare", {**values, **_shown(job, found)})
     if is_fragment(request):
         answer.headers["HX-Refresh"] = "true"
     return answer
 
 
-def _ask(
-    job_id: str, request: Request, key: Principal, texts: Mapping[str, tuple[str, ...]]
-) -> Response:
+def _ask(job: ScoredJob, texts: Mapping[str, tuple[str, ...]]) -> Response:
     kind = texts.get("kind", ("",))[-1]
     question = COMPARISONS.get(kind) or next(iter(COMPARISONS.values()))
     named = question.others
@@ -96,15 +90,12 @@ def _ask(
         body = {"kind": question.kind, **entered_values(_fields(question, texts))}
         if others:
             body[named.field] = others if named.several else others[0]
-        found = begin(request, key, job_id, ASKED.validate_python(body))
+        found = begin(job.request, job.key, job.job, ASKED.validate_python(body))
     except (Problem, ValidationError, ValueError) as error:
-        if isinstance(error, Problem) and error.status in {
-            HTTPStatus.FORBIDDEN,
-            HTTPStatus.NOT_FOUND,
-        }:
+        if isinstance(error, Problem) and error.status == HTTPStatus.NOT_FOUND:
             raise
-        return _list(job_id, request, key, (question.kind, texts, _reason(error)))
-    return redirect(f"/jobs/{job_id}/comparisons/{found.id}")
+        return _list(job, (question.kind, texts, _reason(error)))
+    return redirect(f"{job.address}/comparisons/{found.id}")
 
 
 def _fields(asked: Comparison, entered: Mapping[str, tuple[str, ...]]) -> list[OptionField]:
@@ -126,14 +117,11 @@ def _reason(error: Exception) -> str:
 
 
 def _list(
-    job_id: str,
-    request: Request,
-    key: Principal,
-    refused: tuple[str, Mapping[str, tuple[str, ...]], str] | None = None,
+    job: ScoredJob, refused: tuple[str, Mapping[str, tuple[str, ...]], str] | None = None
 ) -> Response:
-    job = scored_job(request, key, job_id)
+    key = job.key
     kind, entered, problem = refused or ("", {}, "")
-    engine = services_of(request).engine
+    engine = job.services.engine
     others = list_jobs(engine, None, viewer=key, state="succeeded", limit=MOST_JOBS)
     forms = [
         (
@@ -143,8 +131,8 @@ def _list(
         )
         for each in COMPARISONS.values()
     ]
-    values = job.values("Compare") | {
-        "found": comparisons(request).list(key, job.job),
+    values = {
+        "found": comparisons(job.request).list(key, job.job),
         "questions": COMPARISONS,
         "forms": forms,
         "others": [each for each in others if each.id != job.job.id and each.kind == job.job.kind],
@@ -152,7 +140,7 @@ def _list(
         "refused": kind,
         "problem": problem,
     }
-    return render(request, "comparisons_page", values, 422 if problem else 200)
+    return job.page("comparisons_page", "Compare", values, 422 if problem else 200)
 
 
 @dataclass(frozen=True)
@@ -174,7 +162,7 @@ def _shown(job: ScoredJob, found: ComparisonPublic) -> Mapping[str, Any]:
     jobs = {job.job.id: job}
     for other in [named] if isinstance(named, str) else named:
         try:
-            jobs[other] = scored_job(job.request, job.key, other)
+            jobs[other] = seen_job(other, job.request, job.key)
         except Problem:  # it is deleted, or not shown to the caller
             continue
     values: dict[str, Any] = {

@@ -4,21 +4,18 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import numpy as np
-from fastapi import APIRouter, Form, Query, Request
+from fastapi import APIRouter, Form, Query
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from api.http.api_keys import ReadKey, WriteKey
-from api.http.principals import Principal
 from api.http.problems import invalid, not_found
 from api.jobs.marks import SampleMark
-from api.pages.rendering import redirect, render
-from api.pages.scored import ScoredJob, scored_job
+from api.pages.rendering import redirect
+from api.pages.scored import MarkedJob, ScoredJob, SeenJob
 from api.routes.jobs import in_turn
 from api.routes.marks import mark_many, require_few
 from api.routes.results import LARGEST_OFFSET
-from api.services import services_of
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.reports.copies import give_label, keep_one, to_group
 
@@ -37,9 +34,7 @@ After = Annotated[int, Query(ge=0, le=LARGEST_OFFSET)]
 
 @router.get("")
 def show_copies(
-    job_id: str,
-    request: Request,
-    key: ReadKey,
+    job: SeenJob,
     after: After = 0,
     decided: Annotated[int | None, Query(ge=0, le=LARGEST_OFFSET)] = None,
 ) -> Response:
@@ -47,7 +42,6 @@ def show_copies(
 
     `decided` is a row of the group that was decided about last, with the others of its step.
     """
-    job = scored_job(request, key, job_id)
     samples = job.samples
     found = samples.copies[after : after + COPIES]
     alike = {int(rows[0]): _alike(job, rows) for rows in found}
@@ -55,7 +49,7 @@ def show_copies(
     marks = job.marks_of({row for rows in asked for row in rows[:MOST_ASKED].tolist()})
     groups = [to_group(samples, rows) for rows in found]
     following = after + COPIES
-    values = job.values("Copies") | {
+    values = {
         "groups": [(group, job.cards(group.rows)) for group in groups],
         "marks": marks,
         "decided": {int(rows[0]): _in_words(job, rows, marks) for rows in found},
@@ -70,7 +64,7 @@ def show_copies(
         "next": following if following < len(samples.copies) else None,
         "last": None if decided is None else _last_step(job, decided),
     }
-    return render(request, "copies_page", values)
+    return job.page("copies_page", "Copies", values)
 
 
 class CopyDecision(BaseModel):
@@ -92,21 +86,14 @@ class CopyDecision(BaseModel):
 
 @router.post("")
 async def decide_copies(
-    job_id: str,
-    request: Request,
-    key: WriteKey,
-    form: Annotated[CopyDecision, Form()],
-    after: After = 0,
+    job: MarkedJob, form: Annotated[CopyDecision, Form()], after: After = 0
 ) -> Response:
     """Gives all copies of a group one of their labels, or keeps one with it alone, by marks."""
-    queue = services_of(request).queues.marking
-    return await in_turn(queue, request, key, _decide_copies, job_id, request, key, form, after)
+    queue = job.services.queues.marking
+    return await in_turn(queue, job.request, job.key, _decide_copies, job, form, after)
 
 
-def _decide_copies(
-    job_id: str, request: Request, key: Principal, form: CopyDecision, after: int
-) -> Response:
-    job = scored_job(request, key, job_id)
+def _decide_copies(job: ScoredJob, form: CopyDecision, after: int) -> Response:
     rows = next((rows for rows in job.samples.copies if form.row in rows), None)
     if rows is None:
         raise not_found("sample", str(form.row))
@@ -116,7 +103,7 @@ def _decide_copies(
     else:
         changes = _decisions(job, rows, form)
     require_few(len(changes))
-    mark_many(request, key.owner, job.job, changes)
+    mark_many(job.request, job.key.owner, job.job, changes)
     last = "" if form.undo is not None else f"&decided={form.row}"
     return redirect(f"{job.address}/copies?after={after}{last}#copies-{rows[0]}")
 

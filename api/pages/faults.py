@@ -5,20 +5,17 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Form
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from api.http.api_keys import ReadKey, WriteKey
-from api.http.principals import Principal
 from api.http.problems import invalid
 from api.jobs.marks import SampleMark
-from api.pages.rendering import query_of, redirect, render
-from api.pages.scored import ScoredJob, scored_job
+from api.pages.rendering import query_of, redirect
+from api.pages.scored import MarkedJob, ScoredJob, SeenJob
 from api.results.column_conditions import IS
 from api.routes.jobs import in_turn
 from api.routes.marks import mark_many
-from api.services import services_of
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.pages.cards import Card
 from difficulty_service.scores.score_columns import FAULT_COLUMN
@@ -55,17 +52,11 @@ IN_WORDS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class FaultyImages:
-    """Images with one fault, as the page shows them.
+    """Images with one fault, as the page shows them."""
 
-    Attributes:
-        name: The fault, a value of `image_fault`.
-        number: Number of images, with pictures or without.
-        cards: The first of them with their pictures.
-    """
-
-    name: str
-    number: int
-    cards: Sequence[Card]
+    name: str  # the fault, a value of `image_fault`
+    number: int  # number of images, with pictures or without
+    cards: Sequence[Card]  # the first of them with their pictures
 
     @property
     def title(self) -> str:
@@ -84,22 +75,21 @@ class FaultyImages:
 
 
 @router.get("")
-def show_faults(job_id: str, request: Request, key: ReadKey) -> Response:
+def show_faults(job: SeenJob) -> Response:
     """The images with a fault in plain words, and what the caller decided about them."""
-    job = scored_job(request, key, job_id)
     found = [
         FaultyImages(name, len(rows), job.cards(rows[:SHOWN]))
         for name, rows in _rows_by_fault(job).items()
     ]
     marks = job.marks_of([card.row for each in found for card in each.cards])
-    values = job.values("Faults") | {
+    values = {
         "found": found,
         "marks": marks,
         "num_open": {
             each.name: sum(marks[card.row] is None for card in each.cards) for each in found
         },
     }
-    return render(request, "faults_page", values)
+    return job.page("faults_page", "Faults", values)
 
 
 class FaultDecision(BaseModel):
@@ -116,16 +106,14 @@ class FaultDecision(BaseModel):
 
 
 @router.post("")
-async def decide_faults(
-    job_id: str, request: Request, key: WriteKey, form: Annotated[FaultDecision, Form()]
-) -> Response:
+async def decide_faults(job: MarkedJob, form: Annotated[FaultDecision, Form()]) -> Response:
     """Keeps or drops images with a fault, by marks, or takes their marks away."""
-    queue = services_of(request).queues.marking
-    return await in_turn(queue, request, key, _decide_faults, job_id, request, key, form)
+    return await in_turn(
+        job.services.queues.marking, job.request, job.key, _decide_faults, job, form
+    )
 
 
-def _decide_faults(job_id: str, request: Request, key: Principal, form: FaultDecision) -> Response:
-    job = scored_job(request, key, job_id)
+def _decide_faults(job: ScoredJob, form: FaultDecision) -> Response:
     shown = _rows_by_fault(job).get(form.fault, [])[:SHOWN]
     if not shown or form.row not in (None, *shown):
         raise invalid(f"no image shown has the fault {form.fault!r}", "reload the page", "fault")
@@ -141,7 +129,7 @@ def _decide_faults(job_id: str, request: Request, key: Principal, form: FaultDec
         row: None if form.mark == "none" else SampleMark(row, ids[row].as_py(), Mark(form.mark))
         for row in rows
     }
-    mark_many(request, key.owner, job.job, changes)
+    mark_many(job.request, job.key.owner, job.job, changes)
     return redirect(f"{job.address}/faults#{form.fault.replace(' ', '-')}")
 
 

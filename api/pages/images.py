@@ -7,19 +7,17 @@ from typing import Annotated, Any, Literal
 from xml.sax.saxutils import escape
 
 import numpy as np
-from fastapi import APIRouter, Form, Path, Query, Request
+from fastapi import APIRouter, Form, Path, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api.http.api_keys import ReadKey, WriteKey
-from api.http.principals import Principal
 from api.http.problems import Problem, conflict, invalid, not_found
 from api.http.public_text import hide_paths, public_names
 from api.jobs.marks import marked_rows
 from api.pages.column_filters import captions, column_filters, column_orders
 from api.pages.marking import Choice, Verb
 from api.pages.rendering import is_fragment, query_of, redirect, render
-from api.pages.scored import IMAGES, ScoredJob, existing_card, scored_job
+from api.pages.scored import IMAGES, MarkedJob, ScoredJob, SeenJob, existing_card
 from api.results import conditions, image_pages
 from api.results.conditions import ImageQuery
 from api.results.further import Further, find_further
@@ -37,10 +35,9 @@ from api.results.saved_views import (
 from api.results.score_pages import BadQuery
 from api.results.thumbnails import Wanted
 from api.routes.conditions import Conditions, search, searched
+from api.routes.jobs import OwnedJob
 from api.routes.marks import MOST_AT_ONCE, apply_changes
 from api.routes.results import read_text, send_thumbnail
-from api.routes.reviewers import owned_job
-from api.services import services_of
 from api.storage.tables import FINAL
 from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.bodies.marks import Decision, ListOrder, MarkChange
@@ -60,13 +57,13 @@ MOST_SEARCHED_AT_ONCE = 200_000
 """Among more images, a search takes longer than the page may; a script asks for it afterwards."""
 
 Row = Annotated[int, Path(ge=0, le=2**53)]
+ViewName = Annotated[str, Form(max_length=LONGEST_NAME)]
+Label = Annotated[str, Form(max_length=4000)]
 
 
 @router.get("")
 async def show_images(
-    job_id: str,
-    request: Request,
-    key: ReadKey,
+    job: SeenJob,
     query: Conditions,
     through: Annotated[int | None, Query(ge=0, le=2**53)] = None,
 ) -> Response:
@@ -74,13 +71,11 @@ async def show_images(
 
     As many pages at once as lead `through` the image of a row, for whoever comes back from it.
     """
-    return await searched(request, key, query, _list_page, job_id, request, key, query, through)
+    return await searched(job.request, job.key, query, _list_page, job, query, through)
 
 
-def _list_page(
-    job_id: str, request: Request, key: Principal, query: ImageQuery, through: int | None
-) -> Response:
-    job = scored_job(request, key, job_id)
+def _list_page(job: ScoredJob, query: ImageQuery, through: int | None) -> Response:
+    request = job.request
     if not request.query_params and job.samples.is_doubtful.any():
         query = replace(query, margin=conditions.DOUBTFUL)
     problem, number, restored = "", PAGE, None
@@ -96,21 +91,13 @@ def _list_page(
             ImagePage([], np.empty(0, np.int64), 0, ""),
         )
     values = _list_values(job, query, page) | {"problem": problem, "restored": restored}
-    if is_fragment(request):
-        return render(request, "cards" if query.after else "results", values)
-    return render(request, "images", values)
+    part = "cards" if query.after else "results"
+    return job.page(part if is_fragment(request) else "images", IMAGES, values)
 
 
 @router.post("/views")
-def save_view(
-    job_id: str,
-    request: Request,
-    key: WriteKey,
-    query: Conditions,
-    name: Annotated[str, Form(max_length=LONGEST_NAME)],
-) -> Response:
+def save_view(job: MarkedJob, query: Conditions, name: ViewName) -> Response:
     """Keeps the conditions of a list under a name."""
-    job = scored_job(request, key, job_id)
     if not name.strip():
         raise invalid("a view needs a name", "enter one", "name")
     here = query_of(query.conditions)
@@ -130,15 +117,8 @@ def save_view(
 
 
 @router.post("/views/delete")
-def delete_view(
-    job_id: str,
-    request: Request,
-    key: WriteKey,
-    query: Conditions,
-    name: Annotated[str, Form(max_length=LONGEST_NAME)],
-) -> Response:
+def delete_view(job: MarkedJob, query: Conditions, name: ViewName) -> Response:
     """Forgets the list of a name."""
-    job = scored_job(request, key, job_id)
     views, of = _views(job)
     views.delete(of, name)
     return redirect(f"{job.address}/images{query_of(query.conditions)}")
@@ -146,43 +126,35 @@ def delete_view(
 
 def _views(job: ScoredJob) -> tuple[SavedViews, Reviewed]:
     """Where views are kept, and whose."""
-    return services_of(job.request).saved_views, Reviewed(job.job.id, job.key.owner)
+    return job.services.saved_views, Reviewed(job.job.id, job.key.owner)
 
 
 @router.get("/{row}")
-async def show_image(
-    job_id: str, row: Row, request: Request, key: ReadKey, query: Conditions
-) -> Response:
+async def show_image(job: SeenJob, row: Row, query: Conditions) -> Response:
     """One image with its scores, the most similar images, and typical ones of two classes."""
-    return await searched(request, key, query, _one_image, job_id, row, request, key, query)
+    return await searched(job.request, job.key, query, _one_image, job, row, query)
 
 
-def _one_image(
-    job_id: str, row: int, request: Request, key: Principal, query: ImageQuery
-) -> Response:
-    job = scored_job(request, key, job_id)
-    if is_fragment(request):
+def _one_image(job: ScoredJob, row: int, query: ImageQuery) -> Response:
+    if is_fragment(job.request):
         existing_card(job, row)
         values = _list_values(job, query, ImagePage([row], None, 1, "")) | {"problem": ""}
-        return render(request, "cards", values)
+        return job.page("cards", IMAGES, values)
     return _image_page(job, row, query, is_searched=len(job.samples) <= MOST_SEARCHED_AT_ONCE)
 
 
 @router.get("/{row}/similar")
-async def show_similar(
-    job_id: str, row: Row, request: Request, key: ReadKey, query: Conditions
-) -> Response:
+async def show_similar(job: SeenJob, row: Row, query: Conditions) -> Response:
     """The most similar images for the page of one image; without a script, the whole page."""
-    job = await run_in_threadpool(scored_job, request, key, job_id)
+    request, key = job.request, job.key
     if is_fragment(request):
         return await search(request, key, _similar_part, job, row)
     return await search(request, key, _image_page, job, row, query, is_searched=True)
 
 
 def _similar_part(job: ScoredJob, row: int) -> Response:
-    request = job.request
-    values = job.values(IMAGES) | {"card": existing_card(job, row)} | _similar_values(job, row)
-    return render(request, "similar", values)
+    values = {"card": existing_card(job, row)} | _similar_values(job, row)
+    return job.page("similar", IMAGES, values)
 
 
 def _image_page(job: ScoredJob, row: int, query: ImageQuery, *, is_searched: bool) -> Response:
@@ -197,7 +169,7 @@ def _image_page(job: ScoredJob, row: int, query: ImageQuery, *, is_searched: boo
         for label in dict.fromkeys((card.label, card.nearest))
         if label >= 0 and samples.has_labels
     ]
-    values = job.values(IMAGES) | {
+    values = {
         "card": card,
         "is_one_image": True,
         "marks": job.marks_of([row]),
@@ -215,39 +187,25 @@ def _image_page(job: ScoredJob, row: int, query: ImageQuery, *, is_searched: boo
         **job.classes(),
     }
     values |= _similar_values(job, row) if is_searched else {}
-    return render(job.request, "image", values)
+    return job.page("image", IMAGES, values)
 
 
 @router.post("/{row}")
-def mark_image(  # noqa: PLR0913, PLR0917 - one parameter for each field of the form
-    job_id: str,
-    row: Row,
-    request: Request,
-    key: WriteKey,
-    query: Conditions,
-    mark: Verb,
-    label: Annotated[str, Form(max_length=4000)] = "",
+def mark_image(
+    job: MarkedJob, row: Row, query: Conditions, mark: Verb, label: Label = ""
 ) -> Response:
     """Marks one image by a form, and shows it again."""
-    job = scored_job(request, key, job_id)
-    apply_changes(request, key.owner, job.job, [_change(job, row, mark, label, query.order)])
+    change = _change(job, row, mark, label, query.order)
+    apply_changes(job.request, job.key.owner, job.job, [change])
     return redirect(f"{job.address}/images/{row}{query_of(query.conditions)}")
 
 
 @router.post("/{row}/decide")
-def decide_finally(  # noqa: PLR0913, PLR0917 - one parameter for each field of the form
-    job_id: str,
-    row: Row,
-    request: Request,
-    key: WriteKey,
-    query: Conditions,
-    mark: Verb,
-    label: Annotated[str, Form(max_length=4000)] = "",
+def decide_finally(
+    job: MarkedJob, _owned: OwnedJob, row: Row, query: Conditions, mark: Verb, label: Label = ""
 ) -> Response:
     """Decides about one image, whatever its reviewers decided, and shows it again."""
-    job = scored_job(request, key, job_id)
-    owned_job(request, key, job_id)
-    apply_changes(request, FINAL, job.job, [_change(job, row, mark, label, "")])
+    apply_changes(job.request, FINAL, job.job, [_change(job, row, mark, label, "")])
     return redirect(f"{job.address}/images/{row}{query_of(query.conditions)}")
 
 
@@ -272,7 +230,7 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
     views, of = _views(job)
     like = conditions.row_of(query.like, samples) if query.like else None
     knows_words = _knows_words(job)
-    return job.values(IMAGES) | {
+    return {
         "cards": job.cards(page.rows),
         "marks": job.marks_of(page.rows),
         "num_matching": page.num_matching,
@@ -310,13 +268,12 @@ def further_after(job: ScoredJob, query: ImageQuery) -> Further | None:
     """The labels that a page offers to check after a list; None for who may mark none."""
     if "write" not in job.key.scopes:
         return None
-    marked = marked_rows(services_of(job.request).engine, job.key.owner, job.job.id)
+    marked = marked_rows(job.services.engine, job.key.owner, job.job.id)
     return find_further(job.samples, query, marked.tolist())
 
 
 def _knows_words(job: ScoredJob) -> bool:
-    search = services_of(job.request).word_search
-    return search.offers(job.job)
+    return job.services.word_search.offers(job.job)
 
 
 def _sorts(job: ScoredJob, query: ImageQuery) -> dict[str, str]:
@@ -364,7 +321,7 @@ def _bars(job: ScoredJob, page: ImagePage) -> list[Bar]:
 def _similar_values(job: ScoredJob, row: int) -> dict[str, Any]:
     """The most similar images, and which are copies, in words; None where that is not known."""
     awaits_features = job.awaits_features
-    rows = services_of(job.request).similar_images.get(job.job, row)
+    rows = job.services.similar_images.get(job.job, row)
     cards = None if rows is None else [(card, job.copy_sign(card, row)) for card in job.cards(rows)]
     return {"similar": cards, "awaits_features": awaits_features}
 
@@ -422,59 +379,52 @@ UNREADABLE = "the dataset can no longer be read"
 
 
 @router.get("/{row}/text")
-async def show_text(job_id: str, row: Row, request: Request, key: ReadKey) -> Response:
+async def show_text(job: SeenJob, row: Row) -> Response:
     """The beginning of a sample that is a text, as part of the page of the sample."""
-    wanted = await run_in_threadpool(_wanted, job_id, row, request, key, SMALLEST)
+    wanted = await run_in_threadpool(_wanted, job, row, SMALLEST)
     try:
-        text = await read_text(request, key, wanted) if wanted.job.is_text else None
+        text = await read_text(job.request, job.key, wanted) if job.job.is_text else None
     except (DatasetError, ImageError):
         text = None
     if text is None:
         raise not_found("sample", str(row))
-    return await run_in_threadpool(render, request, "whole_text", {"text": text})
+    return await run_in_threadpool(render, job.request, "whole_text", {"text": text})
 
 
 @router.get("/{row}/picture")
 async def show_picture(
-    job_id: str,
-    row: Row,
-    request: Request,
-    key: ReadKey,
-    size: Annotated[int, Query(ge=SMALLEST, le=512)] = 224,
+    job: SeenJob, row: Row, size: Annotated[int, Query(ge=SMALLEST, le=512)] = 224
 ) -> Response:
     """A small version of an image; the reason as a picture where it cannot be shown."""
-    return await _picture(
-        await run_in_threadpool(_wanted, job_id, row, request, key, size), request, key
-    )
+    return await _picture(job, row, size)
 
 
 @router.get("/{row}/whole")
-async def show_whole(job_id: str, row: Row, request: Request, key: ReadKey) -> Response:
+async def show_whole(job: SeenJob, row: Row) -> Response:
     """An image in its own size, up to a limit, for looking at it from near."""
-    return await _picture(
-        await run_in_threadpool(_wanted, job_id, row, request, key, WHOLE), request, key
-    )
+    return await _picture(job, row, WHOLE)
 
 
-async def _picture(wanted: Wanted, request: Request, key: Principal) -> Response:
+async def _picture(job: ScoredJob, row: int, size: int) -> Response:
+    request, key = job.request, job.key
+    wanted = await run_in_threadpool(_wanted, job, row, size)
     try:
-        if wanted.job.is_text:
+        if job.job.is_text:
             text = await read_text(request, key, wanted)
             answer = None if text is None else text_picture(text)
         else:
             answer = await send_thumbnail(request, key, wanted)
     except ImageError as error:
-        names = public_names(services_of(request).settings)
+        names = public_names(job.services.settings)
         return placeholder(422, hide_paths(error.problem, names))
     except (Problem, DatasetError) as error:
         if isinstance(error, Problem) and error.status == HTTPStatus.TOO_MANY_REQUESTS:
             raise
         return placeholder(410, UNREADABLE)
     if answer is None:
-        return placeholder(404, f"the {wanted.job.kind} is no longer in the dataset")
+        return placeholder(404, f"the {job.job.kind} is no longer in the dataset")
     return answer
 
 
-def _wanted(job_id: str, row: int, request: Request, key: Principal, size: int) -> Wanted:
-    job = scored_job(request, key, job_id)
+def _wanted(job: ScoredJob, row: int, size: int) -> Wanted:
     return Wanted(job.job, existing_card(job, row).sample_id, size, row)

@@ -27,8 +27,8 @@ from api.jobs.store import (
 from api.jobs.submission import submit_limits, validate_submission
 from api.pages.new_job import OPTIONS, NewJob, entered_job
 from api.pages.rendering import is_fragment, redirect, render
+from api.pages.scored import MarkedJob
 from api.routes import jobs as rest
-from api.routes.results import succeeded_job
 from api.routes.system import estimate, get_backbones, get_folders
 from api.services import services_of
 from api.uploads.quota import find_usage
@@ -96,7 +96,7 @@ def show_folders(request: Request, folder: Annotated[FolderPage, Depends(get_fol
 
 @router.post("/jobs/{job_id}/score-again")
 async def score_again(
-    job_id: str,
+    earlier: rest.FoundJob,
     request: Request,
     key: WriteKey,
     token: Token,
@@ -106,7 +106,6 @@ async def score_again(
 
     A score file that is explored is scored again at once.
     """
-    earlier = await run_in_threadpool(rest.find_job, request, key, job_id)
     services = services_of(request)
     rounds = services.rounds
     if rounds is not None:
@@ -120,20 +119,20 @@ async def score_again(
 
 
 @router.post("/jobs/{job_id}/go-to")
-def go_to(job_id: str, request: Request, key: WriteKey) -> Response:
+def go_to(job: MarkedJob) -> Response:
     """Makes a round the one that the explored score file holds."""
-    job = succeeded_job(request, key, job_id)
-    services = services_of(request)
+    services = job.services
     if services.rounds is None:
         raise conflict("every round is a job of its own here", "go on from the job that you want")
-    services.rounds.go_to(services.engine, services.artifacts, job)
-    return redirect(f"/jobs/{job.id}")
+    services.rounds.go_to(services.engine, services.artifacts, job.job)
+    return redirect(job.address)
 
 
 @router.post("/jobs/{job_id}/try-again")
-async def try_again(job_id: str, request: Request, key: WriteKey, token: Token) -> Response:
+async def try_again(
+    earlier: rest.FoundJob, request: Request, key: WriteKey, token: Token
+) -> Response:
     """Submits a job that failed or was cancelled again, with the same settings."""
-    earlier = await run_in_threadpool(rest.find_job, request, key, job_id)
     if earlier.state not in ("failed", "cancelled"):
         raise conflict(f"job {earlier.id} is {earlier.state}", "try failed jobs again", "state")
     job, _ = await rest.submit_job(JobCreate(**earlier.request), request, key, token)
@@ -141,10 +140,9 @@ async def try_again(job_id: str, request: Request, key: WriteKey, token: Token) 
 
 
 @router.post("/jobs/{job_id}/remove")
-def remove(job_id: str, request: Request, key: WriteKey) -> Response:
+def remove(job: rest.OwnedJob, request: Request) -> Response:
     """Cancels an unfinished job, or deletes a finished one with its files and marks."""
-    job = rest.find_job(request, key, job_id)
-    rest.remove(job_id, request, key)
+    rest.remove(job, request)
     return redirect("/" if job.state in FINAL_STATES else f"/jobs/{job.id}")
 
 

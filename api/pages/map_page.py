@@ -3,16 +3,14 @@
 import gzip
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi import APIRouter, Header, Path, Query
 from starlette.responses import JSONResponse, Response
 
-from api.http.api_keys import ReadKey
 from api.http.byte_ranges import UNCHANGED
 from api.http.problems import Problem, not_found
-from api.pages.rendering import is_fragment, render
-from api.pages.scored import ScoredJob, scored_job
+from api.pages.rendering import is_fragment
+from api.pages.scored import ScoredJob, SeenJob
 from api.results.maps import Layout
-from api.services import services_of
 from difficulty_service.base.extras import pip_command
 from difficulty_service.reports.map_columns import colours_by, packed_column
 from difficulty_service.reports.sample_columns import LONGEST_NAME
@@ -28,14 +26,13 @@ Row = Annotated[int, Path(ge=0, le=2**53)]
 
 
 @router.get("")
-def show_map(job_id: str, request: Request, key: ReadKey) -> Response:
+def show_map(job: SeenJob) -> Response:
     """The images on a plane, by their features; a script asks whether they are there by now."""
-    job = scored_job(request, key, job_id)
     awaits_features = job.awaits_features  # asked first: the map may be finished in between
-    if is_fragment(request):
+    if is_fragment(job.request):
         return Response(status_code=NOTHING) if awaits_features else Response(headers=REFRESH)
-    maps = services_of(request).maps
-    values = job.values("Map") | {
+    maps = job.services.maps
+    values = {
         "awaits_features": awaits_features,
         "map": job.drawn(),
         "tsne": "ready" if maps.has(job.job, "tsne") else "possible" if has_tsne() else "",
@@ -43,36 +40,26 @@ def show_map(job_id: str, request: Request, key: ReadKey) -> Response:
         "coloured": [name for name, column in job.columns.items() if colours_by(column)],
         **job.classes(),
     }
-    return render(request, "map_page", values)
+    return job.page("map_page", "Map", values)
 
 
 @router.get("/points")
 def read_points(
-    job_id: str,
-    request: Request,
-    key: ReadKey,
-    if_none_match: TextHeader = "",
-    accept_encoding: TextHeader = "",
+    job: SeenJob, if_none_match: TextHeader = "", accept_encoding: TextHeader = ""
 ) -> Response:
     """The images on the plane of two discriminants, as `MapPoints.packed_bytes`."""
-    job = scored_job(request, key, job_id)
     return _points(job, "plane", if_none_match, accept_encoding)
 
 
 @router.get("/tsne")
 def read_tsne(
-    job_id: str,
-    request: Request,
-    key: ReadKey,
-    if_none_match: TextHeader = "",
-    accept_encoding: TextHeader = "",
+    job: SeenJob, if_none_match: TextHeader = "", accept_encoding: TextHeader = ""
 ) -> Response:
     """The t-SNE of the images as `read_points` has them; until it is made, how far it is.
 
     The first request begins it.
     """
-    job = scored_job(request, key, job_id)
-    services = services_of(request)
+    services = job.services
     if not has_tsne() and not services.maps.has(job.job, "tsne"):
         raise Problem(404, "not-found", "this server cannot make a t-SNE", pip_command(EXTRA))
     progress = services.tsne_maps.request(job.job)
@@ -84,29 +71,26 @@ def read_tsne(
 
 @router.get("/column")
 def read_column(
-    job_id: str,
-    request: Request,
-    key: ReadKey,
-    name: Annotated[str, Query(max_length=LONGEST_NAME)],
+    job: SeenJob, name: Annotated[str, Query(max_length=LONGEST_NAME)]
 ) -> dict[str, Any]:
     """The values of a column beside the scores, by which the points are coloured."""
-    columns = scored_job(request, key, job_id).columns
+    columns = job.columns
     if name not in columns or not colours_by(columns[name]):
         raise Problem(404, "not-found", f"no column {name!r} colours the map", "choose another one")
     return packed_column(columns[name])
 
 
 @router.get("/ids/{row}")
-def read_id(job_id: str, row: Row, request: Request, key: ReadKey) -> str:
+def read_id(job: SeenJob, row: Row) -> str:
     """The id of an image; those of all would be most of the points' bytes."""
-    samples = scored_job(request, key, job_id).samples
+    samples = job.samples
     if row >= len(samples):
         raise not_found("sample", str(row))
     return str(samples.ids[row].as_py())
 
 
 def _points(job: ScoredJob, layout: Layout, known: str, encodings: str) -> Response:
-    points = services_of(job.request).maps.points(job.job, layout, f"{job.address}/images")
+    points = job.services.maps.points(job.job, layout, f"{job.address}/images")
     if points is None:
         raise Problem(404, "not-found", "this job has no map", "see the page of the map for why")
     headers = {

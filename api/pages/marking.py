@@ -4,21 +4,18 @@ from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import numpy as np
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Form
 from numpy.typing import NDArray
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from api.http.api_keys import WriteKey
 from api.jobs.marks import SampleMark
 from api.pages.rendering import query_of, redirect
-from api.pages.scored import ScoredJob, scored_job
+from api.pages.scored import MarkedJob, ScoredJob
 from api.results.conditions import ImageQuery, matching_rows
 from api.results.score_pages import BadQuery
 from api.routes.conditions import Conditions, as_problem, searched
 from api.routes.jobs import in_turn
 from api.routes.marks import mark_many, require_few, require_mark
-from api.services import services_of
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.marks.record import UNSEEN
 
@@ -30,17 +27,11 @@ Verb = Annotated[Choice, Form()]
 
 
 @router.post("/mark-matching")
-async def mark_matching(
-    job_id: str,
-    request: Request,
-    key: WriteKey,
-    query: Conditions,
-    mark: Verb,
-) -> Response:
+async def mark_matching(job: MarkedJob, query: Conditions, mark: Verb) -> Response:
     """Marks every image that fulfils the conditions."""
-    job = await run_in_threadpool(scored_job, request, key, job_id)
+    request, key = job.request, job.key
     rows = await searched(request, key, query, _rows_to_mark, job, query, mark)
-    queue = services_of(request).queues.marking
+    queue = job.services.queues.marking
     return await in_turn(queue, request, key, _mark_rows, job, query, rows, mark)
 
 

@@ -40,15 +40,10 @@ NEAR_COPIES = 0.97
 
 @dataclass(frozen=True)
 class FieldGroup:
-    """Fields of options below a title.
+    """Fields of options below a title."""
 
-    Attributes:
-        title: What the options are about.
-        fields: A field for each option.
-    """
-
-    title: str
-    fields: Sequence[OptionField]
+    title: str  # what the options are about
+    fields: Sequence[OptionField]  # a field for each option
 
     @property
     def is_changed(self) -> bool:

@@ -3,25 +3,27 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 from uuid import uuid4
 
-from fastapi import Request
+from fastapi import Depends, Request
+from starlette.responses import Response
 
+from api.http.api_keys import ReadKey, WriteKey
 from api.http.principals import Principal
 from api.http.problems import not_found
 from api.jobs.marks import SampleMark, by_mark, count_marks, marks_of_rows
 from api.jobs.reviewers import NO_KEY, keys_by_id, marks_of_sample
 from api.jobs.store import Job
-from api.pages.rendering import job_name
+from api.pages.rendering import job_name, render
 from api.results.conditions import Beside, ImageQuery
 from api.results.image_pages import SORTS
 from api.results.maps import Layout
 from api.results.overview import Overview
-from api.results.score_columns import OpenScores, ScoreColumns
+from api.results.score_columns import ScoreColumns
 from api.routes.conditions import beside
 from api.routes.results import succeeded_job
-from api.services import services_of
+from api.services import Services, services_of
 from api.storage.tables import FINAL
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.marks.record import RANDOM
@@ -54,12 +56,16 @@ class ScoredJob:
     request: Request
     key: Principal
     job: Job
-    open_scores: OpenScores
+
+    @property
+    def services(self) -> Services:
+        """What the requests of the service share."""
+        return services_of(self.request)
 
     @property
     def scores(self) -> ScoreColumns:
         """The columns of the score file, and where they come from."""
-        return self.open_scores.get(self.job)
+        return self.services.open_scores.get(self.job)
 
     @cached_property
     def samples(self) -> ScoredSamples:
@@ -73,7 +79,7 @@ class ScoredJob:
 
     def marks_of(self, rows: Iterable[int]) -> Mapping[int, SampleMark | None]:
         """The caller's mark of each of some rows."""
-        return marks_of_rows(services_of(self.request).engine, self.key.owner, self.job.id, rows)
+        return marks_of_rows(self.services.engine, self.key.owner, self.job.id, rows)
 
     @property
     def shows_reviewers(self) -> bool:
@@ -84,7 +90,7 @@ class ScoredJob:
         """What reviewers decided about a sample; None for who may not see that."""
         if not self.shows_reviewers:
             return None
-        engine = services_of(self.request).engine
+        engine = self.services.engine
         marks = marks_of_sample(engine, self.job.id, row)
         final = marks.pop(FINAL, None)
         keys = keys_by_id(engine)
@@ -98,11 +104,11 @@ class ScoredJob:
     @cached_property
     def columns(self) -> SampleColumns:
         """Columns beside the scores that have a value."""
-        return with_values(services_of(self.request).open_columns.get(self.job))
+        return with_values(self.services.open_columns.get(self.job))
 
     def drawn(self, layout: Layout = "plane") -> ImageMap | None:
         """A map; None where the job has none."""
-        return services_of(self.request).maps.get(self.job, layout)
+        return self.services.maps.get(self.job, layout)
 
     @property
     def faults(self) -> Mapping[str, int] | None:
@@ -117,7 +123,7 @@ class ScoredJob:
     @property
     def awaits_features(self) -> bool:
         """Whether the map and what finds similar images are still being made."""
-        rounds = services_of(self.request).rounds
+        rounds = self.services.rounds
         return rounds is not None and rounds.awaits_features(self.job.id)
 
     @property
@@ -145,6 +151,12 @@ class ScoredJob:
         names = list(self.samples.names.values())
         return {"classes": names[:MOST_CLASSES], "has_more_classes": len(names) > MOST_CLASSES}
 
+    def page(
+        self, template: str, current: str, values: Mapping[str, Any], status: int = 200
+    ) -> Response:
+        """One of the pages of the job, or a part of it, with values beside those of every page."""
+        return render(self.request, template, self.values(current) | dict(values), status)
+
     def values(self, current: str) -> dict[str, Any]:
         """Variables that every page of the job has."""
         noun = self.scores.provenance.noun
@@ -168,27 +180,27 @@ class ScoredJob:
             "can_score_again": self._can_score_again(),
             "round_kept": self._round_kept(),
             "token": uuid4().hex,
-            "takes_jobs": services_of(self.request).settings.takes_jobs,
-            "contact": services_of(self.request).settings.contact,
+            "takes_jobs": self.services.settings.takes_jobs,
+            "contact": self.services.settings.contact,
             "may_share": bool(self.key.owner) and self.key.manages(self.job.owner),
         }
 
     def _can_score_again(self) -> bool:
         """Whether the page offers to score again with the marks of its job."""
-        rounds = services_of(self.request).rounds
+        rounds = self.services.rounds
         if rounds is not None:
             return not rounds.obstacle
         return may_submit_again(self.request, self.key, self.job)
 
     def _round_kept(self) -> str:
         """The score file that holds another round than this one; empty where none does."""
-        rounds = services_of(self.request).rounds
+        rounds = self.services.rounds
         is_other = rounds is not None and rounds.current != self.job.id
         return rounds.explored.scores.name if rounds is not None and is_other else ""
 
     def _tray(self) -> dict[str, Any]:
         """Variables of the marks below each page, with what they say about labels."""
-        engine = services_of(self.request).engine
+        engine = self.services.engine
         found = count_marks(engine, self.key.owner, self.job.id)
         counts = by_mark(found)
         values = {"checked": found.total(), "counts": counts, "said": ""}
@@ -229,10 +241,18 @@ def may_submit_again(request: Request, key: Principal, job: Job) -> bool:
     return job.owner == key.owner and takes_jobs and "write" in key.scopes
 
 
-def scored_job(request: Request, key: Principal, job_id: str) -> ScoredJob:
+def seen_job(job_id: str, request: Request, key: ReadKey) -> ScoredJob:
     """The finished job of an address."""
-    job = succeeded_job(request, key, job_id)
-    return ScoredJob(request, key, job, services_of(request).open_scores)
+    return ScoredJob(request, key, succeeded_job(job_id, request, key))
+
+
+def marked_job(job_id: str, request: Request, key: WriteKey) -> ScoredJob:
+    """The finished job of an address, for who may mark its samples."""
+    return seen_job(job_id, request, key)
+
+
+SeenJob = Annotated[ScoredJob, Depends(seen_job)]
+MarkedJob = Annotated[ScoredJob, Depends(marked_job)]
 
 
 def existing_card(job: ScoredJob, row: int) -> Card:

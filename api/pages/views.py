@@ -1,11 +1,11 @@
 """Pages of a job: progress or summary, round, classes, confused pairs and errors."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import uuid4
 
 import numpy as np
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import Response
 
 from api.http.api_keys import ReadKey
@@ -15,14 +15,14 @@ from api.jobs.queue import live_workers
 from api.jobs.store import visible_job
 from api.pages.images import further_after
 from api.pages.rendering import is_fragment, job_name, render
-from api.pages.scored import ScoredJob, may_submit_again, scored_job
+from api.pages.scored import ScoredJob, SeenJob, may_submit_again, seen_job
 from api.results.conditions import ImageQuery
 from api.results.further import Further
 from api.results.overview import confused_rows, typical_rows
 from api.routes import jobs as rest
 from api.routes.results import LARGEST_OFFSET, read_errors, read_missing_boxes, tags_of
 from api.services import services_of
-from difficulty_service.bodies.results import TagPublic
+from difficulty_service.bodies.results import MissingPublic, TagPublic
 from difficulty_service.pages.cards import Card
 from difficulty_service.pages.origin import describe_provenance
 from difficulty_service.reports.sections import LISTED_CLASSES, OF_A_KIND
@@ -43,12 +43,13 @@ REFRESH = {"HX-Refresh": "true"}
 
 
 @router.get("")
-def show_job(job_id: str, request: Request, key: ReadKey) -> Response:
+def show_job(job: rest.FoundJob, request: Request, key: ReadKey) -> Response:
     """The progress of an unfinished job, why a job failed, or the summary of a finished one."""
-    job = rest.find_job(request, key, job_id)
     if job.state == "succeeded" and job.result is not None:
         # A page that shows the progress asks for this part; it is to show the summary instead.
-        return Response(headers=REFRESH) if is_fragment(request) else _summary(request, key, job_id)
+        if is_fragment(request):
+            return Response(headers=REFRESH)
+        return _summary(ScoredJob(request, key, job))
     if is_fragment(request) and job.state not in ("queued", "running"):
         return Response(headers=REFRESH)
     services = services_of(request)
@@ -66,12 +67,11 @@ def show_job(job_id: str, request: Request, key: ReadKey) -> Response:
     return render(request, "progress" if is_fragment(request) else "unfinished", values)
 
 
-def _summary(request: Request, key: ReadKey, job_id: str) -> Response:
-    job = scored_job(request, key, job_id)
+def _summary(job: ScoredJob) -> Response:
     overview = job.overview
     provenance = job.scores.provenance
     selection, faults = overview.selection, provenance.image_faults
-    values = job.values("Summary") | {
+    values = {
         "summary": overview.summary,
         "num_unread": provenance.num_bad_images or 0,
         "backbone": job.job.wanted.backbone,
@@ -87,15 +87,15 @@ def _summary(request: Request, key: ReadKey, job_id: str) -> Response:
         "faults_page": "faults",
         "facts": describe_provenance(provenance),
         "result": job.job.result,
-        "tags": _tags(request, job),
+        "tags": _tags(job),
     }
-    return render(request, "summary_page", values)
+    return job.page("summary_page", "Summary", values)
 
 
 def _further(job: ScoredJob) -> Further | None:
     """The labels to check where no one that is probably wrong is left; None where one is."""
     samples = job.samples
-    engine, owner = services_of(job.request).engine, job.key.owner
+    engine, owner = job.services.engine, job.key.owner
     wrong = np.flatnonzero(samples.p_wrong > PROBABLE)
     if len(np.setdiff1d(wrong, marked_rows(engine, owner, job.job.id))):
         return None
@@ -118,64 +118,57 @@ def _faulty(job: ScoredJob) -> Sequence[Card]:
 
 
 @router.get("/cleaned")
-def show_cleaned(job_id: str, request: Request, key: ReadKey) -> Response:
+def show_cleaned(job: SeenJob) -> Response:
     """What the cleaned dataset keeps, and how to write it."""
-    job = scored_job(request, key, job_id)
-    services = services_of(request)
-    explored = None if services.rounds is None else services.rounds.explored.scores
-    return render(request, "cleaned_page", job.values("Summary") | {"explored": explored})
+    rounds = job.services.rounds
+    explored = None if rounds is None else rounds.explored.scores
+    return job.page("cleaned_page", "Summary", {"explored": explored})
 
 
 @router.get("/missing")
-def show_missing(job_id: str, request: Request, key: ReadKey) -> Response:
+def show_missing(
+    job: SeenJob, found: Annotated[MissingPublic, Depends(read_missing_boxes)]
+) -> Response:
     """Regions that look like an object and have no box, with pictures."""
-    job = scored_job(request, key, job_id)
-    found = read_missing_boxes(job_id, request, key)
-    return render(request, "missing_page", job.values("Summary") | {"found": found})
+    return job.page("missing_page", "Summary", {"found": found})
 
 
-def _tags(request: Request, job: ScoredJob) -> list[TagPublic]:
+def _tags(job: ScoredJob) -> list[TagPublic]:
     """The tags that were judged, the largest numbers of expected errors first."""
     if job.job.wanted.tags is None:
         return []
-    found = tags_of(services_of(request).artifacts, job.job).tags
+    found = tags_of(job.services.artifacts, job.job).tags
     return sorted(found, key=lambda each: -((each.wrong or 0) + (each.missing or 0)))
 
 
 @router.get("/round")
-def show_round(job_id: str, request: Request, key: ReadKey) -> Response:
+def show_round(job: SeenJob) -> Response:
     """What a round of review changed: numbers before and after, and what is doubted otherwise."""
-    job = scored_job(request, key, job_id)
     number = job.scores.provenance.round
     if number is None:
         raise Problem(
             404, "not-found", "this job knows no decisions", "mark images, then score again"
         )
     source = job.job.wanted.marks
-    stored = None if source is None else visible_job(services_of(request).engine, key, source)
-    values = job.values("Summary") | {
-        "number": number,
-        "summary": job.overview.summary,
-        "before": None,
-    }
+    stored = None if source is None else visible_job(job.services.engine, job.key, source)
+    values: dict[str, Any] = {"number": number, "summary": job.overview.summary, "before": None}
     if stored is not None and stored.state == "succeeded":
-        before = scored_job(request, key, stored.id)
+        before = seen_job(stored.id, job.request, job.key)
         change = change_between(before.samples, job.samples)
         values["lists"] = [
             (kind, len(rows), job.cards(rows[:CHANGED].tolist()))
             for kind, rows in (("newly", change.newly_doubtful), ("settled", change.settled))
         ]
         values |= {"before": before.overview.summary, "before_address": before.address}
-    return render(request, "round_page", values)
+    return job.page("round_page", "Summary", values)
 
 
 @router.get("/classes")
-def show_classes(job_id: str, request: Request, key: ReadKey) -> Response:
+def show_classes(job: SeenJob) -> Response:
     """How hard each class is."""
-    job = scored_job(request, key, job_id)
     overview = job.overview
     selection = overview.selection
-    values = job.values("Classes") | {
+    values = {
         "summary": overview.summary,
         "class_rows": overview.class_rows,
         "num_classes": overview.num_classes,
@@ -189,27 +182,25 @@ def show_classes(job_id: str, request: Request, key: ReadKey) -> Response:
             for facts in overview.pictured_classes
         ],
     }
-    return render(request, "classes_page", values)
+    return job.page("classes_page", "Classes", values)
 
 
 @router.get("/pairs")
-def show_pairs(job_id: str, request: Request, key: ReadKey) -> Response:
+def show_pairs(job: SeenJob) -> Response:
     """Which classes are taken for which."""
-    job = scored_job(request, key, job_id)
     overview = job.overview
     pictured = [job.cards(rows) for rows in overview.selection.pictured_pairs[:PICTURED_PAIRS]]
-    values = job.values("Confusions") | {
+    values = {
         "matrix": overview.matrix,
         "pairs": overview.selection.pairs,
         "pictured_pairs": pictured,
     }
-    return render(request, "pairs_page", values)
+    return job.page("pairs_page", "Confusions", values)
 
 
 @router.get("/pairs/{first}/{second}")
-def show_pair(job_id: str, first: Label, second: Label, request: Request, key: ReadKey) -> Response:
+def show_pair(job: SeenJob, first: Label, second: Label) -> Response:
     """The images of each of two classes that look more like the other, and typical ones of both."""
-    job = scored_job(request, key, job_id)
     samples = job.samples
     for label in (first, second):
         if label not in samples.names or first == second:
@@ -228,30 +219,25 @@ def show_pair(job_id: str, first: Label, second: Label, request: Request, key: R
         (label, job.cards(typical_rows(samples, label, TYPICAL, without=-1)))
         for label in (first, second)
     ]
-    values = job.values("Confusions") | {"directions": directions, "typical": typical}
-    return render(request, "pair_page", values)
+    return job.page("pair_page", "Confusions", {"directions": directions, "typical": typical})
 
 
 @router.get("/errors")
 def show_errors(
-    job_id: str,
-    request: Request,
-    key: ReadKey,
-    after: Annotated[int, Query(ge=0, le=LARGEST_OFFSET)] = 0,
+    job: SeenJob, after: Annotated[int, Query(ge=0, le=LARGEST_OFFSET)] = 0
 ) -> Response:
     """What has no score, with the reasons."""
-    job = scored_job(request, key, job_id)
-    page = read_errors(job_id, request, key, ERRORS, after)
-    return render(request, "errors", job.values("Not scored") | {"page": page})
+    page = read_errors(job.job, job.request, ERRORS, after)
+    return job.page("errors", "Not scored", {"page": page})
 
 
 @router.get("/tray")
-def show_tray(job_id: str, request: Request, key: ReadKey) -> Response:
+def show_tray(job: SeenJob) -> Response:
     """The marks in a sentence, which the pages show below."""
-    return render(request, "tray", scored_job(request, key, job_id).values(""))
+    return job.page("tray", "", {})
 
 
 @router.get("/class-names")
-def read_class_names(job_id: str, request: Request, key: ReadKey) -> list[str]:
+def read_class_names(job: SeenJob) -> list[str]:
     """The names of all classes, for a list that begins with a thousand of them."""
-    return list(scored_job(request, key, job_id).samples.names.values())
+    return list(job.samples.names.values())

@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi import Path as PathPart
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from api.http.api_keys import KeyWatch, ReadKey, WriteKey, client_of
+from api.http.api_keys import KeyWatch, WriteKey, client_of
 from api.http.principals import Principal
 from api.http.problems import bad_request, conflict, invalid, not_found
 from api.jobs.columns import AttachedTable, attached_tables
@@ -21,8 +21,7 @@ from api.jobs.files import scratch
 from api.jobs.store import Job
 from api.results.attached_tables import AttachedTables
 from api.results.table_joining import LONGEST_NAME, SentTable, check_name
-from api.routes.results import NOT_FINISHED, succeeded_job
-from api.routes.reviewers import owned_job
+from api.routes.results import NOT_FINISHED, SucceededJob, owned_result
 from api.services import services_of
 from api.storage.space import require_space
 from api.uploads.quota import find_usage, require_room
@@ -53,15 +52,28 @@ Run = Callable[..., Awaitable[AttachedTable]]
 ColumnName = Annotated[str, Field(max_length=LONGEST_COLUMN)]
 
 
+def changeable_job(job_id: str, request: Request, key: WriteKey) -> Job:
+    """A finished job to which the caller may attach tables."""
+    if not services_of(request).settings.takes_jobs:
+        raise conflict(
+            "the columns of a score file that is explored are those of its start",
+            "name the table in `difficulty explore SCORES --columns TABLE`",
+        )
+    return owned_result(job_id, request, key)
+
+
+ChangeableJob = Annotated[Job, Depends(changeable_job)]
+
+
 @router.get("", summary="Columns beside the scores", responses=NOT_FINISHED)
-def read_columns(job_id: str, request: Request, key: ReadKey) -> Columns:
+def read_columns(job: SucceededJob, request: Request) -> Columns:
     """They filter and order the samples; a name that two tables have is called after one of them.
 
     `image_fault` is one of every job whose scores tell how the images look.
 
     For everybody who sees the job.
     """
-    return find_columns(request, succeeded_job(request, key, job_id))
+    return find_columns(request, job)
 
 
 @router.put(
@@ -71,7 +83,7 @@ def read_columns(job_id: str, request: Request, key: ReadKey) -> Columns:
     responses=NOT_FINISHED,
 )
 async def attach(
-    job_id: str,
+    job: ChangeableJob,
     table: TableName,
     request: Request,
     key: WriteKey,
@@ -84,7 +96,6 @@ async def attach(
 
     For the owner of the job.
     """
-    job = await run_in_threadpool(changeable_job, request, key, job_id)
     columns = tuple(dict.fromkeys(column))
     engine = services_of(request).engine
     body = KeyWatch(engine, key, job.root).watched(request.stream())
@@ -106,24 +117,11 @@ async def attach(
 @router.delete(
     "/{table}", status_code=204, summary="Remove a table of columns", responses=NOT_FINISHED
 )
-def remove(job_id: str, table: TableName, request: Request, key: WriteKey) -> Response:
+def remove(job: ChangeableJob, table: TableName, request: Request) -> Response:
     """Deletes what was joined of it. For the owner of the job."""
-    job = changeable_job(request, key, job_id)
     if not _tables(request).detach(job, check_name(table)):
         raise not_found("table", table)
     return Response(status_code=204)
-
-
-def changeable_job(request: Request, key: Principal, job_id: str) -> Job:
-    """A finished job to which the caller may attach tables."""
-    settings = services_of(request).settings
-    if not settings.takes_jobs:
-        raise conflict(
-            "the columns of a score file that is explored are those of its start",
-            "name the table in `difficulty explore SCORES --columns TABLE`",
-        )
-    owned_job(request, key, job_id)
-    return succeeded_job(request, key, job_id)
 
 
 async def attach_table(

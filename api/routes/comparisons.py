@@ -26,10 +26,10 @@ from api.routes.results import (
     BYTES,
     NOT_FINISHED,
     PARQUET,
+    OwnedResult,
+    SucceededJob,
     file_chunks,
-    succeeded_job,
 )
-from api.routes.reviewers import owned_job
 from api.services import services_of
 from difficulty_service.bodies.comparison_kinds import COMPARISON_PATTERN
 from difficulty_service.bodies.comparisons import (
@@ -56,7 +56,7 @@ FILE = {200: {"content": {PARQUET: BYTES}}, **NOT_FINISHED}
     },
 )
 def compare(
-    job_id: str, body: ComparisonCreate, request: Request, response: Response, key: WriteKey
+    job: OwnedResult, body: ComparisonCreate, request: Request, response: Response, key: WriteKey
 ) -> ComparisonPublic:
     """Finds it in the background; ask for its address until its state is not `running`.
 
@@ -64,14 +64,14 @@ def compare(
     differs from an older version, `select` what to label next or to keep, and other packages may
     add more. They take the options of the commands of these names.
     """
-    found = begin(request, key, job_id, body)
+    found = begin(request, key, job, body)
     response.status_code = 202 if found.state == "running" else 200
     return found
 
 
 @router.get("", summary="Comparisons of a job", responses=NOT_FINISHED)
 def list_comparisons(
-    job_id: str,
+    job: SucceededJob,
     request: Request,
     key: ReadKey,
     limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 50,
@@ -84,7 +84,6 @@ def list_comparisons(
 
     Those with jobs that the key does not see are not listed.
     """
-    job = succeeded_job(request, key, job_id)
     found = comparisons(request).list(key, job)
     ids = [each.id for each in found]
     if before is not None and before not in ids:
@@ -100,19 +99,18 @@ def list_comparisons(
 
 @router.get("/{comparison_id}", summary="A comparison of jobs", responses=NOT_FINISHED)
 def read(
-    job_id: str, comparison_id: ComparisonId, request: Request, key: ReadKey
+    job: SucceededJob, comparison_id: ComparisonId, request: Request, key: ReadKey
 ) -> ComparisonPublic:
     """How far it is, or what was found."""
-    return comparisons(request).get(key, succeeded_job(request, key, job_id), comparison_id)
+    return comparisons(request).get(key, job, comparison_id)
 
 
 @router.delete(
     "/{comparison_id}", status_code=204, summary="Delete a comparison", responses=NOT_FINISHED
 )
-def remove(job_id: str, comparison_id: ComparisonId, request: Request, key: WriteKey) -> None:
+def remove(job: OwnedResult, comparison_id: ComparisonId, request: Request, key: WriteKey) -> None:
     """Deletes what was found; one that is being made is stopped."""
-    owned_job(request, key, job_id)
-    comparisons(request).delete(key, succeeded_job(request, key, job_id), comparison_id)
+    comparisons(request).delete(key, job, comparison_id)
 
 
 @router.get(
@@ -122,10 +120,10 @@ def remove(job_id: str, comparison_id: ComparisonId, request: Request, key: Writ
     responses=FILE,
 )
 async def read_table(
-    job_id: str, comparison_id: ComparisonId, request: Request, key: ReadKey
+    job: SucceededJob, comparison_id: ComparisonId, request: Request, key: ReadKey
 ) -> StreamingResponse:
     """The pairs, changes or chosen samples, as the commands write them with `--out`."""
-    return await _send(request, key, job_id, comparison_id, TABLE_FILE)
+    return await _send(request, key, job, comparison_id, TABLE_FILE)
 
 
 @router.get(
@@ -135,10 +133,10 @@ async def read_table(
     responses=FILE,
 )
 async def read_classes(
-    job_id: str, comparison_id: ComparisonId, request: Request, key: ReadKey
+    job: SucceededJob, comparison_id: ComparisonId, request: Request, key: ReadKey
 ) -> StreamingResponse:
     """How far each class moved, where there are more classes than the result lists."""
-    return await _send(request, key, job_id, comparison_id, CLASSES_FILE)
+    return await _send(request, key, job, comparison_id, CLASSES_FILE)
 
 
 @router.get(
@@ -148,26 +146,25 @@ async def read_classes(
     responses=FILE,
 )
 async def read_marks(
-    job_id: str,
+    job: SucceededJob,
     comparison_id: ComparisonId,
     request: Request,
     key: ReadKey,
-    job: Annotated[
+    of: Annotated[
         str | None,
-        Query(pattern=ID_PATTERN, description="Job whose samples to drop; default: this one"),
+        Query(
+            alias="job",
+            pattern=ID_PATTERN,
+            description="Job whose samples to drop; default: this one",
+        ),
     ] = None,
 ) -> StreamingResponse:
     """Marks for `difficulty clean`: of `leaks` they drop copies, of `select` what is not chosen."""
-    name = MARKS_FILE.format(job or job_id)
-    return await _send(request, key, job_id, comparison_id, name)
+    return await _send(request, key, job, comparison_id, MARKS_FILE.format(of or job.id))
 
 
-def begin(
-    request: Request, key: Principal, job_id: str, body: ComparisonCreate
-) -> ComparisonPublic:
+def begin(request: Request, key: Principal, job: Job, body: ComparisonCreate) -> ComparisonPublic:
     """The comparison of a request, which is begun unless it is there."""
-    owned_job(request, key, job_id)
-    job = succeeded_job(request, key, job_id)
     named = comparison_of(body).others
     others = [_other(request, key, job, other, named.field) for other in named.named_in(body)]
     if len({each.id for each in others}) < len(others):
@@ -221,9 +218,8 @@ def comparisons(request: Request) -> Comparisons:
 
 
 async def _send(
-    request: Request, key: Principal, job_id: str, comparison_id: str, name: str
+    request: Request, key: Principal, job: Job, comparison_id: str, name: str
 ) -> StreamingResponse:
-    job = await run_in_threadpool(succeeded_job, request, key, job_id)
     file: pa.NativeFile = await run_in_threadpool(
         comparisons(request).open, key, job, comparison_id, name
     )

@@ -17,7 +17,7 @@ from api.http.parameters import parse_decimal
 from api.http.principals import Principal
 from api.http.problems import Problem, invalid, not_found
 from api.jobs.store import Event, events_after, visible_job
-from api.routes.jobs import find_job
+from api.routes.jobs import FoundJob
 from api.services import services_of
 from difficulty_service.bodies.jobs import FINAL_STATES
 
@@ -87,7 +87,7 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
 
 
 async def subscribe(
-    job_id: str,
+    job: FoundJob,
     request: Request,
     response: Response,
     key: ReadKey,
@@ -100,7 +100,6 @@ async def subscribe(
 ) -> AsyncIterator[Subscription]:
     """Checks whether a job can be followed, before the answer begins."""
     services = services_of(request)
-    job = await run_in_threadpool(find_job, request, key, job_id)
     last_id = _last_id(last_event_id, after)
     engine = services.engine
     is_finished, following = await run_in_threadpool(_poll, engine, key, job.id, last_id, 1)
@@ -109,7 +108,7 @@ async def subscribe(
     response.headers["Cache-Control"] = "no-store"
     watch = KeyWatch(engine, key, job.root)
     with services.event_streams.opened(key.owner) as stream:
-        yield Subscription(engine, job_id, last_id, services.is_stopping, watch, stream)
+        yield Subscription(engine, job.id, last_id, services.is_stopping, watch, stream)
 
 
 @router.get(

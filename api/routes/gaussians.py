@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from fastapi import APIRouter, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException
 
@@ -17,7 +16,7 @@ from api.http.problems import CONTENT_TYPE, Problem, bad_request, invalid, too_l
 from api.jobs.store import Job
 from api.online import feature_bodies
 from api.online.feature_bodies import Vectors
-from api.routes.jobs import find_job
+from api.routes.jobs import FoundJob
 from api.services import Services, services_of
 from difficulty_service.bodies.samples import (
     ARROW_STREAM,
@@ -103,13 +102,12 @@ class Call:
     openapi_extra={"requestBody": REQUEST_BODY},
     summary="Score single images, texts or feature vectors",
 )
-async def score(job_id: str, request: Request, key: ReadKey) -> SamplesScored:
+async def score(job: FoundJob, request: Request, key: ReadKey) -> SamplesScored:
     """Scores images (multipart), texts (JSON) or feature vectors (JSON or an Arrow stream) at once.
 
     Images and texts are encoded by the backbone of the job, together with those of concurrent
     requests. An image that cannot be read has an `error` instead of scores.
     """
-    job = await run_in_threadpool(find_job, request, key, job_id)
     client = client_of(key.owner, request.scope)
     services = services_of(request)
     call = Call(job, request, client, services.queues.scoring, services)

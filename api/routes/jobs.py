@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Literal, ParamSpec, TypeVar
 
 import pyarrow as pa
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from api.http.api_keys import ReadKey, WriteKey, client_of
@@ -160,10 +160,32 @@ def list_all(
     )
 
 
+def find_job(job_id: str, request: Request, key: ReadKey) -> Job:
+    """The job of an address."""
+    job = store.visible_job(services_of(request).engine, key, job_id)
+    if job is None:
+        raise not_found("job", job_id[:100])
+    return job
+
+
+def owned_job(job_id: str, request: Request, key: WriteKey) -> Job:
+    """A job that the caller may share, cancel and delete, and about which it decides finally."""
+    job = find_job(job_id, request, key)
+    if not key.manages(job.owner):
+        raise forbidden(
+            f"job {job_id} belongs to another key", "use that key, or one with the scope admin"
+        )
+    return job
+
+
+FoundJob = Annotated[Job, Depends(find_job)]
+OwnedJob = Annotated[Job, Depends(owned_job)]
+
+
 @router.get("/{job_id}", summary="State and progress of a job")
-def read(job_id: str, request: Request, key: ReadKey) -> JobPublic:
+def read(job: FoundJob) -> JobPublic:
     """The whole job, with links to its events and results."""
-    return public(find_job(request, key, job_id))
+    return public(job)
 
 
 @router.delete(
@@ -181,40 +203,26 @@ def read(job_id: str, request: Request, key: ReadKey) -> JobPublic:
     response_model=None,
 )
 def remove(
-    job_id: str,
+    job: OwnedJob,
     request: Request,
-    key: WriteKey,
     only_cancel: Annotated[  # noqa: FBT002
         bool, Query(description="Keep a finished job, which is then the answer")
     ] = False,
 ) -> Response:
     """Cancels a job within seconds if it is not finished; otherwise deletes it permanently."""
-    engine = services_of(request).engine
-    job = find_job(request, key, job_id)
-    if not key.manages(job.owner):
-        raise forbidden(
-            f"job {job_id} belongs to another key", "use that key, or one with the scope admin"
-        )
+    services = services_of(request)
+    engine = services.engine
     if job.state not in FINAL_STATES:
-        cancelled = store.request_cancel(engine, job.owner, job_id)
+        cancelled = store.request_cancel(engine, job.owner, job.id)
         if cancelled is None:
-            raise not_found("job", job_id)
+            raise not_found("job", job.id)
         status = 202 if cancelled.state == "running" else 200
         body = public(cancelled).model_dump_json()
         return Response(body, status, media_type="application/json")
     if only_cancel:
         return Response(public(job).model_dump_json(), 200, media_type="application/json")
-    services = services_of(request)
     delete_finished(engine, services.settings, services.artifacts, job.owner, job.id)
     return Response(status_code=204)
-
-
-def find_job(request: Request, key: Principal, job_id: str) -> Job:
-    """The job of an address."""
-    job = store.visible_job(services_of(request).engine, key, job_id)
-    if job is None:
-        raise not_found("job", job_id[:100])
-    return job
 
 
 def public(job: Job) -> JobPublic:

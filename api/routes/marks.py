@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from api.http.api_keys import ReadKey, WriteKey
@@ -42,8 +41,8 @@ from api.results.decisions import (
 from api.results.reviews import MERGED_SCHEMA, open_review
 from api.results.score_columns import ScoreColumns
 from api.routes.jobs import in_turn
-from api.routes.results import BYTES, CHUNK, NOT_FINISHED, PARQUET, succeeded_job
-from api.routes.reviewers import owned_job, require_overseer
+from api.routes.results import BYTES, CHUNK, NOT_FINISHED, PARQUET, OwnedResult, SucceededJob
+from api.routes.reviewers import require_overseer
 from api.services import services_of
 from api.storage.tables import FINAL
 from difficulty_service.base.tables import csv_writer
@@ -65,7 +64,7 @@ REMEDY = "see the score file of the job"
 
 @router.get("/marks", summary="Marks of samples", responses=NOT_FINISHED)
 def read_marks(
-    job_id: str,
+    job: SucceededJob,
     request: Request,
     key: ReadKey,
     limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 100,
@@ -74,7 +73,6 @@ def read_marks(
     ] = 0,
 ) -> bodies.MarkPage:
     """The marks of this key, in the order of the score file."""
-    job = succeeded_job(request, key, job_id)
     services = services_of(request)
     engine = services.engine
     following = list_marks(engine, key.owner, job.id, after, limit + 1)
@@ -88,24 +86,19 @@ def read_marks(
 
 @router.post("/marks", summary="Mark samples", responses=NOT_FINISHED)
 def change_marks(
-    job_id: str, body: bodies.MarkChanges, request: Request, key: WriteKey
+    key: WriteKey, job: SucceededJob, body: bodies.MarkChanges, request: Request
 ) -> bodies.MarksChanged:
     """Stores or removes up to 1000 marks of this key, all of them or none."""
-    job = succeeded_job(request, key, job_id)
     apply_changes(request, key.owner, job, body.marks)
     return bodies.MarksChanged(counts=_counts(services_of(request).engine, key.owner, job))
 
 
 @router.post("/decisions", summary="Decide finally about samples", responses=NOT_FINISHED)
-def decide(
-    job_id: str, body: bodies.MarkChanges, request: Request, key: WriteKey
-) -> bodies.MarksChanged:
+def decide(job: OwnedResult, body: bodies.MarkChanges, request: Request) -> bodies.MarksChanged:
     """Stores or removes up to 1000 final decisions, which count whatever reviewers decided.
 
     For the owner of the job and keys with the scope admin.
     """
-    owned_job(request, key, job_id)
-    job = succeeded_job(request, key, job_id)
     apply_changes(request, FINAL, job, body.marks)
     return bodies.MarksChanged(counts=_counts(services_of(request).engine, FINAL, job))
 
@@ -122,12 +115,12 @@ Of = Annotated[
     response_class=Response,
     responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}, **NOT_FINISHED},
 )
-async def export_csv(job_id: str, request: Request, key: ReadKey, of: Of = "own") -> Response:
+async def export_csv(job: SucceededJob, request: Request, key: ReadKey, of: Of = "own") -> Response:
     """A file for `difficulty clean --marks`, which spreadsheets can open as well.
 
     Merged, the header `Difficulty-Tied` has the number of samples without a decision.
     """
-    return await _download(job_id, request, key, of, "csv")
+    return await _download(job, request, key, of, "csv")
 
 
 @router.get(
@@ -136,9 +129,11 @@ async def export_csv(job_id: str, request: Request, key: ReadKey, of: Of = "own"
     response_class=Response,
     responses={200: {"content": {PARQUET: BYTES}}, **NOT_FINISHED},
 )
-async def export_parquet(job_id: str, request: Request, key: ReadKey, of: Of = "own") -> Response:
+async def export_parquet(
+    job: SucceededJob, request: Request, key: ReadKey, of: Of = "own"
+) -> Response:
     """A file for `difficulty clean --marks`."""
-    return await _download(job_id, request, key, of, "parquet")
+    return await _download(job, request, key, of, "parquet")
 
 
 @router.get(
@@ -147,19 +142,18 @@ async def export_parquet(job_id: str, request: Request, key: ReadKey, of: Of = "
     response_class=Response,
     responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}, **NOT_FINISHED},
 )
-async def export_cleaned(job_id: str, request: Request, key: ReadKey) -> Response:
+async def export_cleaned(job: SucceededJob, request: Request, key: ReadKey) -> Response:
     """The samples that this key has not dropped, with the labels that it decided on.
 
     Columns are `sample_id`, `label`, `original_label` and `mark`.
     """
-    job = await run_in_threadpool(succeeded_job, request, key, job_id)
     services = services_of(request)
 
     def tables() -> tuple[Iterable[pa.Table], pa.Schema]:
         scores = services.open_scores.get(job)
         return [cleaned_list(services.engine, key.owner, job.id, scores)], CLEANED_SCHEMA
 
-    return await _send(job_id, request, key, tables, "cleaned", "csv")
+    return await _send(job, request, key, tables, "cleaned", "csv")
 
 
 def apply_changes(
@@ -274,10 +268,7 @@ def _write_parquet(tables: Iterable[pa.Table], schema: pa.Schema, file: BinaryIO
 WRITERS = {"csv": _write_csv, "parquet": _write_parquet}
 
 
-async def _download(
-    job_id: str, request: Request, key: Principal, of: str, ending: str
-) -> Response:
-    job = await run_in_threadpool(succeeded_job, request, key, job_id)
+async def _download(job: Job, request: Request, key: Principal, of: str, ending: str) -> Response:
     if of == "all":
         require_overseer(key, job)
     services, headers = services_of(request), dict[str, str]()
@@ -290,13 +281,13 @@ async def _download(
             return review.merged_tables(), MERGED_SCHEMA
         return marks_tables(engine, key.owner, job.id, open_scores.get(job)), MARKS_SCHEMA
 
-    answer = await _send(job_id, request, key, tables, "marks", ending)
+    answer = await _send(job, request, key, tables, "marks", ending)
     answer.headers.update(headers)
     return answer
 
 
 async def _send(
-    job_id: str,
+    job: Job,
     request: Request,
     key: Principal,
     tables: Callable[[], tuple[Iterable[pa.Table], pa.Schema]],
@@ -316,7 +307,7 @@ async def _send(
 
     file = await in_turn(services.queues.marks, request, key, written)
     # Where there is one job only, commands name the file without its id.
-    prefix = f"{job_id}-" if services.settings.takes_jobs else ""
+    prefix = f"{job.id}-" if services.settings.takes_jobs else ""
     headers = {
         "Cache-Control": "no-store",
         "Content-Disposition": f'attachment; filename="{prefix}{name}.{ending}"',

@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from api.http.api_keys import ReadKey
+from api.http.api_keys import ReadKey, WriteKey
 from api.http.byte_ranges import (
     PARTIAL,
     UNCHANGED,
@@ -29,7 +29,7 @@ from api.results.conditions import ALIKE, ImageQuery, alike_keys, matching_rows
 from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
 from api.results.thumbnails import Wanted
 from api.routes.conditions import Filter, as_problem, beside, searched
-from api.routes.jobs import address, find_job, in_turn
+from api.routes.jobs import address, find_job, in_turn, owned_job
 from api.services import services_of
 from api.storage.artifacts import Artifacts
 from difficulty_service.base.errors import DatasetError, ImageError
@@ -70,6 +70,43 @@ FILE_ANSWERS: dict[int | str, dict[str, Any]] = {
 }
 
 
+def require_succeeded(job: Job) -> Job:
+    """A job, if it has results."""
+    if job.state == "succeeded" and job.result is not None:
+        return job
+    unfinished = job.state in ("queued", "running")
+    raise conflict(
+        f"job {job.id} is {job.state}, so it has no results",
+        "wait until its state is succeeded" if unfinished else "see its `error`; submit a new job",
+    )
+
+
+def succeeded_job(job_id: str, request: Request, key: ReadKey) -> Job:
+    """The succeeded job of an address."""
+    return require_succeeded(find_job(job_id, request, key))
+
+
+def owned_result(job_id: str, request: Request, key: WriteKey) -> Job:
+    """The succeeded job of an address, to which the caller may add."""
+    return require_succeeded(owned_job(job_id, request, key))
+
+
+def searched_job(job_id: str, request: Request, key: ReadKey) -> Job:
+    """The succeeded job of an address that looked for missing boxes."""
+    job = succeeded_job(job_id, request, key)
+    if job.wanted.missing_boxes is None:
+        raise conflict(
+            f"job {job.id} did not look for missing boxes",
+            "submit its dataset again with `missing_boxes`, the number of images to search",
+        )
+    return job
+
+
+SucceededJob = Annotated[Job, Depends(succeeded_job)]
+OwnedResult = Annotated[Job, Depends(owned_result)]
+SearchedJob = Annotated[Job, Depends(searched_job)]
+
+
 @router.get(
     "/scores.parquet", summary="The score file", responses=FILE_ANSWERS, response_class=Response
 )
@@ -80,15 +117,13 @@ FILE_ANSWERS: dict[int | str, dict[str, Any]] = {
     response_class=Response,
 )
 async def read_file(
-    job_id: str,
+    job: SucceededJob,
     request: Request,
-    key: ReadKey,
     range_: Annotated[str | None, Header(alias="Range", max_length=1000)] = None,
     if_range: TextHeader = None,
     if_none_match: TextHeader = None,
 ) -> Response:
     """The Parquet file as it was written, or one range of its bytes."""
-    job = await run_in_threadpool(succeeded_job, request, key, job_id)
     assert job.result is not None  # noqa: S101 - because it succeeded
     size = job.result.scores_bytes
     etag = f'"{job.result.scores_sha256}"'
@@ -126,7 +161,7 @@ class _Place:
     response_model_exclude_unset=True,  # columns that were not computed
 )
 async def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the request
-    job_id: str,
+    job: SucceededJob,
     request: Request,
     key: ReadKey,
     query: Filter,
@@ -152,13 +187,13 @@ async def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part o
     images, `is.image_fault=(some)` all with a fault.
     """
     place = _Place(sort, label, limit, after)
-    return await searched(request, key, query, _page_of_scores, job_id, request, key, query, place)
+    return await searched(request, key, query, _page_of_scores, job, request, key, query, place)
 
 
 def _page_of_scores(
-    job_id: str, request: Request, key: Principal, query: ImageQuery, place: _Place
+    job: Job, request: Request, key: Principal, query: ImageQuery, place: _Place
 ) -> ScorePage:
-    job, sort = succeeded_job(request, key, job_id), place.sort
+    sort = place.sort
     given = {name: value for name, value in query.conditions.items() if name != "sort"}
     is_of_all = given == {"verified": "all"}
     with open_stored_parquet(services_of(request).artifacts, job, SCORES_FILE) as file:
@@ -188,16 +223,14 @@ def _page_of_scores(
 
 @router.get("/errors", summary="What has no score", responses=NOT_FINISHED)
 def read_errors(
-    job_id: str,
+    job: SucceededJob,
     request: Request,
-    key: ReadKey,
     limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 100,
     after: Annotated[
         int, Query(ge=0, le=LARGEST_OFFSET, description="`next` of the previous page")
     ] = 0,
 ) -> ErrorPage:
     """Unreadable images and entries of the dataset that are no samples, each with the reason."""
-    job = succeeded_job(request, key, job_id)
     with open_stored_parquet(services_of(request).artifacts, job, ERRORS_FILE) as file:
         total = file.metadata.num_rows
         rows = _slice(file, after, limit)
@@ -210,9 +243,8 @@ def read_errors(
 
 
 @router.get("/tags", summary="Numbers of each tag", responses=NOT_FINISHED)
-def read_tags(job_id: str, request: Request, key: ReadKey) -> TagList:
+def read_tags(job: SucceededJob, request: Request) -> TagList:
     """How many tags are wrong and missing, of a job that judged tags."""
-    job = succeeded_job(request, key, job_id)
     if job.wanted.tags is None:
         raise conflict(f"job {job.id} judged labels, not tags", "see its scores")
     return tags_of(services_of(request).artifacts, job)
@@ -225,9 +257,8 @@ def tags_of(artifacts: Artifacts, job: Job) -> TagList:
 
 
 @router.get("/missing", summary="Regions without a box", responses=NOT_FINISHED)
-def read_missing_boxes(job_id: str, request: Request, key: ReadKey) -> MissingPublic:
+def read_missing_boxes(job: SearchedJob, request: Request) -> MissingPublic:
     """Regions that look like an object and have no box, of a job that looked for them."""
-    job = searched_job(request, key, job_id)
     found = read_missing(services_of(request).artifacts, job)
     names = public_names(services_of(request).settings)
     warnings = tuple(hide_paths(warning, names) for warning in found.warnings)
@@ -240,37 +271,13 @@ def read_missing_boxes(job_id: str, request: Request, key: ReadKey) -> MissingPu
     response_class=Response,
     responses={200: {"content": {"image/webp": BYTES}}, 404: {}, **NOT_FINISHED},
 )
-def read_missing_picture(job_id: str, number: Place, request: Request, key: ReadKey) -> Response:
+def read_missing_picture(job: SearchedJob, number: Place, request: Request) -> Response:
     """The region with some of what is around it."""
-    job = searched_job(request, key, job_id)
     picture = read_region_picture(services_of(request).artifacts, job, number)
     if picture is None:
         raise not_found("region", str(number))
     headers = {"Cache-Control": "private, max-age=86400, immutable"}
     return Response(picture, media_type="image/webp", headers=headers)
-
-
-def searched_job(request: Request, key: Principal, job_id: str) -> Job:
-    """The succeeded job of an address that looked for missing boxes."""
-    job = succeeded_job(request, key, job_id)
-    if job.wanted.missing_boxes is None:
-        raise conflict(
-            f"job {job.id} did not look for missing boxes",
-            "submit its dataset again with `missing_boxes`, the number of images to search",
-        )
-    return job
-
-
-def succeeded_job(request: Request, key: Principal, job_id: str) -> Job:
-    """The succeeded job of an address."""
-    job = find_job(request, key, job_id)
-    if job.state == "succeeded" and job.result is not None:
-        return job
-    unfinished = job.state in ("queued", "running")
-    raise conflict(
-        f"job {job.id} is {job.state}, so it has no results",
-        "wait until its state is succeeded" if unfinished else "see its `error`; submit a new job",
-    )
 
 
 async def file_chunks(file: pa.NativeFile, part: RequestedBytes) -> AsyncIterator[bytes]:
@@ -315,14 +322,13 @@ JPEG = "image/jpeg"
     },
 )
 async def read_thumbnail(
-    job_id: str,
+    job: SucceededJob,
     sample_id: str,
     request: Request,
     key: ReadKey,
     size: Annotated[int, Query(ge=16, le=512, description="Pixels of the longer side")] = 128,
 ) -> Response:
     """Created on the first request; images are shrunk, never enlarged."""
-    job = await run_in_threadpool(succeeded_job, request, key, job_id)
     try:
         answer = await send_thumbnail(request, key, Wanted(job, sample_id, size))
     except ImageError as error:

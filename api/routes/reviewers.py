@@ -8,17 +8,16 @@ import numpy as np
 from fastapi import APIRouter, Request, Response
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
-from starlette.concurrency import run_in_threadpool
 
-from api.http.api_keys import ReadKey, WriteKey
+from api.http.api_keys import ReadKey
 from api.http.principals import Principal
 from api.http.problems import forbidden
 from api.jobs.marks import by_mark
 from api.jobs.reviewers import NO_KEY, keys_by_id, share_job, shared_with, unshare_job
 from api.jobs.store import Job
 from api.results.reviews import JobReview, open_review
-from api.routes.jobs import find_job, in_turn
-from api.routes.results import NOT_FINISHED, succeeded_job
+from api.routes.jobs import OwnedJob, in_turn
+from api.routes.results import NOT_FINISHED, SucceededJob
 from api.services import services_of
 from api.storage.tables import FINAL
 from difficulty_service.bodies.marks import MarkCounts
@@ -64,34 +63,23 @@ class Reviewers(BaseModel):
 
 
 @router.get("", summary="Reviewers and their agreement", responses=NOT_FINISHED)
-async def read_reviewers(job_id: str, request: Request, key: ReadKey) -> Reviewers:
+async def read_reviewers(job: SucceededJob, request: Request, key: ReadKey) -> Reviewers:
     """Every reviewer for the owner of the job and keys with the scope read-all, else the caller."""
-    job = await run_in_threadpool(succeeded_job, request, key, job_id)
     return await in_turn(services_of(request).queues.marks, request, key, find, request, key, job)
 
 
 @router.put("/{key_id}", status_code=204, summary="Share a job with another key")
-def share(job_id: str, key_id: str, request: Request, key: WriteKey) -> Response:
+def share(job: OwnedJob, key_id: str, request: Request) -> Response:
     """The key sees the job, and with the scope write gives marks of its own; nothing else."""
-    share_job(services_of(request).engine, owned_job(request, key, job_id).id, key_id)
+    share_job(services_of(request).engine, job.id, key_id)
     return Response(status_code=204)
 
 
 @router.delete("/{key_id}", status_code=204, summary="Share a job no longer with a key")
-def unshare(job_id: str, key_id: str, request: Request, key: WriteKey) -> Response:
+def unshare(job: OwnedJob, key_id: str, request: Request) -> Response:
     """The marks that the key has given stay."""
-    unshare_job(services_of(request).engine, owned_job(request, key, job_id).id, key_id)
+    unshare_job(services_of(request).engine, job.id, key_id)
     return Response(status_code=204)
-
-
-def owned_job(request: Request, key: Principal, job_id: str) -> Job:
-    """A job that the caller may share, and about which it may decide finally."""
-    job = find_job(request, key, job_id)
-    if not key.manages(job.owner):
-        raise forbidden(
-            f"job {job_id} belongs to another key", "use that key, or one with the scope admin"
-        )
-    return job
 
 
 def require_overseer(key: Principal, job: Job) -> None:
