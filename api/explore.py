@@ -11,7 +11,6 @@ from pydantic import SecretStr
 from api.background import Wait, in_background
 from api.explored import ExploredFile, Rounds, add_round, why_not_again
 from api.imported import add_features, has_features_of, remove_features_files, root_and_path
-from api.jobs.files import attempt_prefix
 from api.jobs.kept_features import knows_words
 from api.jobs.store import Job
 from api.results.joined_columns import joined_file, write_joined
@@ -136,7 +135,7 @@ def require_use_of(weights: Path, explored: ExploredFile, job: Job) -> None:
             f"there is no file {weights}", "name the file of the CLIP", parameter="weights"
         )
     artifacts = open_artifacts(explored.settings.artifact_root)
-    if not knows_words(artifacts, attempt_prefix(job)):
+    if not knows_words(artifacts, job):
         raise ConfigError(
             f"{weights} is for the search by words, and there are no features that share a space "
             "with words",

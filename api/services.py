@@ -49,42 +49,25 @@ EVERYWHERE = ("auto", "cpu")  # devices that every machine has
 
 @dataclass(frozen=True)
 class Queues:
-    """The queues in which clients have turns, each for work of one purpose.
+    """The queues in which clients have turns, each for work of one purpose."""
 
-    Attributes:
-        thumbnails: To make small pictures.
-        scoring: To score single samples.
-        estimates: To say how a dataset would be read.
-        tables: To join columns of a table.
-        marking: To mark many samples.
-        marks: To read or write all marks of a job.
-    """
-
-    thumbnails: FairQueue
-    scoring: FairQueue
-    estimates: FairQueue
-    tables: FairQueue
-    marking: FairQueue
-    marks: FairQueue
+    thumbnails: FairQueue  # to make small pictures
+    scoring: FairQueue  # to score single samples
+    estimates: FairQueue  # to say how a dataset would be read
+    tables: FairQueue  # to join columns of a table
+    marking: FairQueue  # to mark many samples
+    marks: FairQueue  # to read or write all marks of a job
 
 
 @dataclass(frozen=True)
 class ServiceInputs:
-    """What the services are opened with.
+    """What the services are opened with."""
 
-    Attributes:
-        settings: What the operator has chosen; the default backbone may be open.
-        metrics: Counts the requests, which begins before the services are open.
-        problem_page: Writes a problem for a browser that asks for a page.
-        rounds: Of a score file that is explored; None for a service.
-        is_stopping: Whether long answers should end, because the server does.
-    """
-
-    settings: Settings
-    metrics: Metrics
-    problem_page: ProblemPage
-    rounds: Rounds | None
-    is_stopping: Callable[[], bool]
+    settings: Settings  # what the operator has chosen; the default backbone may be open
+    metrics: Metrics  # counts the requests, which begins before the services are open
+    problem_page: ProblemPage  # writes a problem for a browser that asks for a page
+    rounds: Rounds | None  # of a score file that is explored; None for a service
+    is_stopping: Callable[[], bool]  # whether long answers should end, because the server does
 
     def awaits_features(self, job_id: str) -> bool:
         """Whether what is made of the features of a job comes later: only in an explorer."""
@@ -93,61 +76,33 @@ class ServiceInputs:
 
 @dataclass(frozen=True)
 class Services:
-    """All that requests share, for as long as the application runs.
+    """All that requests share, for as long as the application runs."""
 
-    Attributes:
-        settings: What the operator has chosen, with the default backbone settled.
-        engine: The database.
-        artifacts: The files of jobs.
-        queues: Where clients wait for their turn.
-        event_streams: The open streams of events.
-        metrics: What is counted for GET /metrics.
-        key_uses: The keys that were used since it was last written to the database.
-        problem_page: Writes a problem for a browser that asks for a page.
-        rounds: Of a score file that is explored; None for a service.
-        is_stopping: Whether long answers should end, because the server does.
-        open_scores: Score files that stay in memory.
-        open_columns: Columns beside the scores that stay in memory.
-        attached_tables: Joins tables to the samples of a job, in a process of its own.
-        saved_views: Lists of samples that were given a name.
-        searches: Finds samples by conditions that take long.
-        maps: Maps of the samples that are stored.
-        similar_images: Finds the samples that look most like one.
-        tsne_maps: Makes t-SNE maps, one at a time.
-        comparisons: Compares jobs, one at a time.
-        thumbnails: Makes small pictures, in processes of their own.
-        scoring_process: Scores single samples, in a process of its own.
-        scoring_models: Gaussians that single samples are scored against.
-        word_search: Finds samples by words.
-        upload_checks: Checks files that were uploaded, in processes of their own.
-        previews: Says how a dataset would be read, in a process of its own.
-    """
-
-    settings: Settings
-    engine: Engine
-    artifacts: Artifacts
-    queues: Queues
-    event_streams: EventStreams
-    metrics: Metrics
-    key_uses: KeyUses
-    problem_page: ProblemPage
-    rounds: Rounds | None
-    is_stopping: Callable[[], bool]
-    open_scores: OpenScores
-    open_columns: OpenColumns
-    attached_tables: AttachedTables
-    saved_views: SavedViews
-    searches: Searches
-    maps: Maps
-    similar_images: SimilarImages
-    tsne_maps: TsneMaps
-    comparisons: Comparisons
-    thumbnails: Thumbnails
-    scoring_process: ScoringProcess
-    scoring_models: ScoringModels
-    word_search: WordSearch
-    upload_checks: UploadChecks
-    previews: Previews
+    settings: Settings  # what the operator has chosen, with the default backbone settled
+    engine: Engine  # the database
+    artifacts: Artifacts  # the files of jobs
+    queues: Queues  # where clients wait for their turn
+    event_streams: EventStreams  # the open streams of events
+    metrics: Metrics  # what is counted for GET /metrics
+    key_uses: KeyUses  # the keys that were used since it was last written to the database
+    problem_page: ProblemPage  # writes a problem for a browser that asks for a page
+    rounds: Rounds | None  # of a score file that is explored; None for a service
+    is_stopping: Callable[[], bool]  # whether long answers should end, because the server does
+    open_scores: OpenScores  # score files that stay in memory
+    open_columns: OpenColumns  # columns beside the scores that stay in memory
+    attached_tables: AttachedTables  # joins tables to the samples of a job, in a process of its own
+    saved_views: SavedViews  # lists of samples that were given a name
+    searches: Searches  # finds samples by conditions that take long
+    maps: Maps  # maps of the samples that are stored
+    similar_images: SimilarImages  # finds the samples that look most like one
+    tsne_maps: TsneMaps  # makes t-SNE maps, one at a time
+    comparisons: Comparisons  # compares jobs, one at a time
+    thumbnails: Thumbnails  # makes small pictures, in processes of their own
+    scoring_process: ScoringProcess  # scores single samples, in a process of its own
+    scoring_models: ScoringModels  # gaussians that single samples are scored against
+    word_search: WordSearch  # finds samples by words
+    upload_checks: UploadChecks  # checks files that were uploaded, in processes of their own
+    previews: Previews  # says how a dataset would be read, in a process of its own
 
 
 def services_of(request: Request) -> Services:

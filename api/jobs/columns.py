@@ -25,18 +25,12 @@ MOST_TABLES = 20
 
 @dataclass(frozen=True)
 class AttachedTable:
-    """A table that is attached to a job.
+    """A table that is attached to a job."""
 
-    Attributes:
-        name: Name of its file.
-        version: Id of what was joined of it.
-        attached_at: When a table of this name was attached first, in seconds since 1970.
-    """
-
-    name: str
-    version: str
+    name: str  # name of its file
+    version: str  # id of what was joined of it
     joined: JoinedTable
-    attached_at: float = 0.0
+    attached_at: float = 0.0  # when a table of this name was attached first, in seconds since 1970
 
 
 def attached_tables(engine: Engine, job_id: str) -> Sequence[AttachedTable]:

@@ -44,23 +44,16 @@ class OtherJob:
 
 @dataclass(frozen=True)
 class StoredComparison:
-    """A comparison that was asked of a job.
-
-    Attributes:
-        others: All other jobs that its result may show something of.
-        request: The body of the request.
-        failure: Why there is no result.
-        summary: What was found, in a sentence.
-    """
+    """A comparison that was asked of a job."""
 
     job: str
     id: str
-    others: Sequence[OtherJob]
-    request: Mapping[str, Any]
+    others: Sequence[OtherJob]  # all other jobs that its result may show something of
+    request: Mapping[str, Any]  # the body of the request
     state: State
     share: float = 0.0
-    failure: str | None = None
-    summary: str | None = None
+    failure: str | None = None  # why there is no result
+    summary: str | None = None  # what was found, in a sentence
 
 
 def find(

@@ -96,8 +96,7 @@ def columns_folder(settings: Settings, job_id: str) -> Path:
 
 def joined_prefix(job: Job, version: str) -> str:
     """Key of the folder with what was joined of a version of a table of a finished job."""
-    assert job.result is not None  # noqa: S101 - because it succeeded
-    return f"{job.result.prefix}/tables/{version}"
+    return job.key(f"tables/{version}")
 
 
 def joined_copy(settings: Settings, job: Job, version: str) -> Path:
@@ -194,7 +193,7 @@ def open_stored(artifacts: Artifacts, job: Job, name: str) -> pa.NativeFile:
             raise DamagedFile("its SHA-256 is not the recorded one")
 
     try:
-        return artifacts.open_checked(f"{job.result.prefix}/{name}", check)
+        return artifacts.open_checked(job.key(name), check)
     except FileNotFoundError:
         raise files_gone(job) from None
     except DamagedFile as error:

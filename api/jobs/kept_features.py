@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from api.jobs.files import CONTENTS_FILE, FEATURES_FILE, KIND_FILE
+from api.jobs.store import Job
 from api.storage.artifacts import Artifacts
 from difficulty_service.base.tables import map_arrow, write_arrow
 from difficulty_service.features.description import MUST_AGREE, FeatureKind
@@ -80,10 +81,10 @@ def _contents(store: "FeatureSource", ids: pa.StringArray | None) -> pa.Array | 
     return None if digests.null_count else digests
 
 
-def knows_words(artifacts: Artifacts, prefix: str) -> bool:
-    """Whether the features of the job with this folder share a space with words."""
+def knows_words(artifacts: Artifacts, job: Job) -> bool:
+    """Whether the features of a succeeded job share a space with words."""
     try:
-        with artifacts.open(f"{prefix}/{KIND_FILE}") as file:
+        with artifacts.open(job.key(KIND_FILE)) as file:
             return KeptKind.of(json.loads(file.read())).leads_to_words
     except FileNotFoundError:
         return False
@@ -91,18 +92,13 @@ def knows_words(artifacts: Artifacts, prefix: str) -> bool:
 
 @dataclass(frozen=True)
 class KeptFiles:
-    """Local files of a finished job.
+    """Local files of a finished job."""
 
-    Attributes:
-        name: What results call the job.
-        contents: None where it is not known what the samples were read from.
-    """
-
-    name: str
+    name: str  # what results call the job
     scores: Path
     features: Path
     kind: Path
-    contents: Path | None
+    contents: Path | None  # None where it is not known what the samples were read from
 
 
 def open_split(files: KeptFiles) -> "Split":

@@ -264,15 +264,11 @@ def _parts(values: Iterable[T]) -> Iterator[list[T]]:
 
 @dataclass(frozen=True)
 class JobMarks:
-    """The decisions that a job applies, as it was submitted with them, then as it applied them.
-
-    Attributes:
-        attempt: Attempt of the job that applies them; 0 where they are only read.
-    """
+    """The decisions that a job applies, as it was submitted with them, then as it applied them."""
 
     engine: Engine
     job_id: str
-    attempt: int = 0
+    attempt: int = 0  # attempt of the job that applies them; 0 where they are only read
 
     def table(self) -> pa.Table:
         """The decisions as `SCHEMA`, with IS_LATER; none where the job applies none."""

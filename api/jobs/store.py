@@ -80,6 +80,11 @@ class Job:
         """What its samples are, in a word."""
         return self.wanted.modality
 
+    def key(self, name: str) -> str:
+        """Key of one of its files, once it has succeeded."""
+        assert self.result is not None  # noqa: S101 - because it succeeded
+        return f"{self.result.prefix}/{name}"
+
 
 @dataclass(frozen=True)
 class Event:
@@ -143,9 +148,6 @@ def finish(connection: sa.Connection, job_id: str, values: Mapping[str, Any]) ->
 def encode(values: Mapping[str, Any]) -> str:
     """Canonical JSON; in ASCII, as PostgreSQL stores neither NUL nor lone surrogates."""
     return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-MAX_EXPIRED = 100
 
 
 @dataclass(frozen=True)
@@ -432,7 +434,7 @@ def events_after(engine: sa.Engine, job_id: str, last_id: int, limit: int) -> li
     return [Event(row.id, row.at, row.kind, json.loads(row.data)) for row in rows]
 
 
-def expired_jobs(engine: sa.Engine, older_than: float, limit: int = MAX_EXPIRED) -> list[Job]:
+def expired_jobs(engine: sa.Engine, older_than: float, limit: int = 100) -> list[Job]:
     """At most `limit` jobs that finished more than `older_than` seconds ago, oldest first."""
     with engine.connect() as connection:
         end = now(connection) - older_than

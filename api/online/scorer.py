@@ -88,11 +88,9 @@ class LoadedModels:
 
     def get(self, job: Job) -> ScoringModel:
         """The Gaussians of a succeeded job that has some."""
-        assert job.result is not None  # noqa: S101 - because it succeeded
-        prefix = job.result.prefix
+        key = job.key(files.GAUSSIANS_FILE)
         with files.noticing_deletion(job):
-            key = f"{prefix}/{files.GAUSSIANS_FILE}"
-            return self._cache.get(prefix, lambda: self._load(job, key))
+            return self._cache.get(key, lambda: self._load(job, key))
 
     def _load(self, job: Job, key: str) -> ScoringModel:
         path = self._folder / key

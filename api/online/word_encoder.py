@@ -17,7 +17,7 @@ from api.bounded_cache import BoundedCache
 from api.jobs import files
 from api.jobs.store import Job
 from api.settings import Settings
-from api.storage.artifacts import Artifacts, save
+from api.storage.artifacts import Artifacts
 from difficulty_service.backbones.backbone import BackboneOptions, choose_device
 from difficulty_service.backbones.clip_space import load_projection
 from difficulty_service.backbones.clip_text import ClipTextEncoder, load_text_encoder
@@ -80,9 +80,8 @@ class WordEncoder:
         return vector, placed
 
     def _read_kind(self, job: Job) -> bytes:
-        assert job.result is not None  # noqa: S101 - because it succeeded
         try:
-            with self._artifacts.open(f"{job.result.prefix}/{files.KIND_FILE}") as file:
+            with self._artifacts.open(job.key(files.KIND_FILE)) as file:
                 return bytes(file.read())
         except FileNotFoundError:
             raise files.files_gone(job) from None
@@ -102,18 +101,13 @@ class WordEncoder:
         return path
 
     def _open_features(self, job: Job, folder: Path) -> NDArray[np.float16]:
-        assert job.result is not None  # noqa: S101 - because it succeeded
-        key = f"{job.result.prefix}/{files.FEATURES_FILE}"
-        path = self._artifacts.local_path(key)
+        name = files.FEATURES_FILE
         try:
-            if path is None:
-                path = folder / files.FEATURES_FILE
-                save(self._artifacts.open(key), path)
-            return map_vectors(path)
+            return map_vectors(self._artifacts.local_copy(job.key(name), folder / name))
         except FileNotFoundError:
             raise files.files_gone(job) from None
         except DamagedFile as error:
-            raise files.damaged(job, files.FEATURES_FILE) from error
+            raise files.damaged(job, name) from error
 
 
 def require_same_weights(encoder: ClipTextEncoder, kind: FeatureKind, weights: str | None) -> None:

@@ -48,11 +48,9 @@ class WordSearch:
 
     def offers(self, job: Job) -> bool:
         """Whether words have a place among the features of a succeeded job."""
-        assert job.result is not None  # noqa: S101 - because it succeeded
-        prefix = job.result.prefix
         if self._is_awaited(job.id):
             return False  # which is not remembered
-        return self._offered.get(job.id, lambda: knows_words(self._artifacts, prefix))
+        return self._offered.get(job.id, lambda: knows_words(self._artifacts, job))
 
     def closeness(self, job: Job, text: str) -> Closeness:
         """How close each image of a job that offers it is to a text.

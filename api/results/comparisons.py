@@ -242,9 +242,7 @@ class Comparisons:
         return public.model_copy(update=dict(stored))
 
     def _require_features(self, job: Job) -> None:
-        assert job.result is not None  # noqa: S101 - because it succeeded
-        keys = [f"{job.result.prefix}/{name}" for name in (FEATURES_FILE, KIND_FILE)]
-        if any(self.artifacts.size(key) is None for key in keys):
+        if any(self.artifacts.size(job.key(name)) is None for name in (FEATURES_FILE, KIND_FILE)):
             judged = "it judged tags" if job.wanted.tags else "they were not kept"
             raise conflict(
                 f"job {job.id} has no features to compare: {judged}",
@@ -296,19 +294,17 @@ class Comparisons:
 
     def _fetch(self, job: Job, folder: Path) -> KeptFiles:
         """Local files of a job, which are copied where they are in another storage."""
-        assert job.result is not None  # noqa: S101 - because it succeeded
         own = folder / job.id
         own.mkdir(exist_ok=True)
 
         def local(name: str) -> Path:
-            key = f"{job.result.prefix}/{name}" if job.result else ""
-            path = self.artifacts.local_path(key)
+            path = self.artifacts.local_path(job.key(name))
             if path is None:
                 path = own / name
                 save(open_stored(self.artifacts, job, name), path)
             return path
 
-        has_contents = self.artifacts.size(f"{job.result.prefix}/{CONTENTS_FILE}") is not None
+        has_contents = self.artifacts.size(job.key(CONTENTS_FILE)) is not None
         return KeptFiles(
             name=f"job {job.id}",
             scores=local(SCORES_FILE),
@@ -332,8 +328,7 @@ def _is_known(found: StoredComparison) -> bool:
 
 
 def _folder(job: Job) -> str:
-    assert job.result is not None  # noqa: S101 - because it succeeded
-    return f"{job.result.prefix}/{COMPARISONS_FOLDER}"
+    return job.key(COMPARISONS_FOLDER)
 
 
 class Stored(BaseModel):

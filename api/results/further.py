@@ -25,19 +25,12 @@ FOLLOWED = ("doubtful", "suspicion")
 
 @dataclass(frozen=True)
 class Further:
-    """The next labels to check.
+    """The next labels to check."""
 
-    Attributes:
-        first: Row of the first of them.
-        number: How many they are.
-        expected: How many of them are expected to be wrong: the sum of `p_wrong`.
-        conditions: Parameters of the list that ends with them.
-    """
-
-    first: int
-    number: int
-    expected: float
-    conditions: Mapping[str, object]
+    first: int  # row of the first of them
+    number: int  # how many they are
+    expected: float  # how many of them are expected to be wrong: the sum of `p_wrong`
+    conditions: Mapping[str, object]  # parameters of the list that ends with them
 
     @property
     def share(self) -> float:

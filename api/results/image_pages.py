@@ -90,17 +90,11 @@ def find_images(
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The images around one in the order of a query.
+    """The images around one in the order of a query."""
 
-    Attributes:
-        place: Number of images before it.
-        previous: Row of the one before it; None at the beginning.
-        following: Rows of some after it, in their order.
-    """
-
-    place: int
-    previous: int | None
-    following: list[int]
+    place: int  # number of images before it
+    previous: int | None  # row of the one before it; None at the beginning
+    following: list[int]  # rows of some after it, in their order
 
 
 def neighbours(

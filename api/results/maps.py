@@ -17,7 +17,7 @@ from api.jobs.store import Job
 from api.results.score_columns import OpenScores
 from api.results.score_pages import BadQuery
 from api.settings import Settings
-from api.storage.artifacts import Artifacts, save
+from api.storage.artifacts import Artifacts
 from difficulty_service.base.checksums import DamagedFile
 from difficulty_service.reports.map import ImageMap, method_of, placed_map
 from difficulty_service.reports.map_points import MapPoints, grid_positions
@@ -62,8 +62,7 @@ class Maps:
 
     def has(self, job: Job, layout: Layout) -> bool:
         """Whether there is a map of a succeeded job."""
-        assert job.result is not None  # noqa: S101 - because it succeeded
-        return self._artifacts.size(f"{job.result.prefix}/{FILES[layout]}") is not None
+        return self._artifacts.size(job.key(FILES[layout])) is not None
 
     def get(self, job: Job, layout: Layout = "plane") -> ImageMap | None:
         """A map of a succeeded job; None where it has none, or none yet."""
@@ -222,15 +221,9 @@ class SimilarImages:
         return self._open.get(job.id, lambda: self._load_vectors(job))
 
     def _load_vectors(self, job: Job) -> Vectors | None:
-        assert job.result is not None  # noqa: S101 - because it succeeded
-        key = f"{job.result.prefix}/{VECTORS_FILE}"
-        path = self._artifacts.local_path(key)
+        copy = vectors_file(self._settings, job)
         try:
-            if path is None:
-                path = vectors_file(self._settings, job)
-                if not path.exists():
-                    save(self._artifacts.open(key), path)
-            return map_vectors(path)
+            return map_vectors(self._artifacts.local_copy(job.key(VECTORS_FILE), copy))
         except FileNotFoundError:
             return None
         except DamagedFile as error:

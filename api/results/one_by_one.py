@@ -24,15 +24,10 @@ MAX_FAILURES = 1000  # that are remembered, each with a sentence
 
 @dataclass(frozen=True)
 class SearchProgress:
-    """How far a result is.
+    """How far a result is."""
 
-    Attributes:
-        share: Between 0 and 1; 0 also while it waits for another.
-        failure: Why there will be none; None as long as there may.
-    """
-
-    share: float = 0.0
-    failure: str | None = None
+    share: float = 0.0  # between 0 and 1; 0 also while it waits for another
+    failure: str | None = None  # why there will be none; None as long as there may
 
 
 @dataclass(frozen=True)

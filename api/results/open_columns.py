@@ -23,7 +23,7 @@ from api.jobs.store import Job
 from api.results.joined_columns import joined_file, map_joined
 from api.results.score_columns import OpenScores
 from api.settings import Settings
-from api.storage.artifacts import Artifacts, save
+from api.storage.artifacts import Artifacts
 from difficulty_service.base.checksums import DamagedFile
 from difficulty_service.base.tables import UNREADABLE
 from difficulty_service.reports.joined_tables import free_name
@@ -34,15 +34,10 @@ MAX_OPEN = 16
 
 @dataclass(frozen=True)
 class ColumnFile:
-    """A file that `write_joined` has written.
+    """A file that `write_joined` has written."""
 
-    Attributes:
-        version: Tells it from every other one of the same job; the content never changes.
-        title: What the table is called whose columns it has.
-    """
-
-    version: str
-    title: str
+    version: str  # tells it from every other one of the same job; the content never changes
+    title: str  # what the table is called whose columns it has
 
 
 class ColumnFiles(Protocol):
@@ -90,13 +85,7 @@ class AttachedColumns:
     def path(self, job: Job, file: ColumnFile) -> Path:
         """Where the file is; of a remote storage, a copy is made."""
         key = f"{joined_prefix(job, file.version)}/{JOINED_FILE}"
-        if (local := self._artifacts.local_path(key)) is not None:
-            return local
-        copy = joined_copy(self._settings, job, file.version)
-        if not copy.exists():
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            save(self._artifacts.open(key), copy)
-        return copy
+        return self._artifacts.local_copy(key, joined_copy(self._settings, job, file.version))
 
 
 class OpenColumns:

@@ -7,7 +7,6 @@ damaged one is made from the score file when it is first asked for.
 """
 
 import json
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -187,29 +186,19 @@ class OpenScores:
 
     def _contents(self, job: Job, columns: Path) -> pa.FixedSizeBinaryArray | None:
         """What the samples were read from; None where the job has no features."""
-        assert job.result is not None  # noqa: S101 - because it succeeded
-        key = f"{job.result.prefix}/{CONTENTS_FILE}"
-        path = self._artifacts.local_path(key)
-        if path is None:
-            path = columns.with_suffix(".contents.arrow")
-            with suppress(FileNotFoundError):
-                save(self._artifacts.open(key), path)
+        copy = columns.with_suffix(".contents.arrow")
         try:
-            return map_arrow(path)[0][CONTENT]
+            return map_arrow(self._artifacts.local_copy(job.key(CONTENTS_FILE), copy))[0][CONTENT]
         except (*UNREADABLE, DamagedFile):
             return None
 
     def _published(self, job: Job, path: Path) -> ScoreColumns | None:
         """The columns that the job has published, of which a remote storage needs a copy here."""
-        assert job.result is not None  # noqa: S101 - because it succeeded
-        key = f"{job.result.prefix}/{COLUMNS_FILE}"
-        if (local := self._artifacts.local_path(key)) is not None:
-            return map_columns(local)
+        path.unlink(missing_ok=True)  # one of another version, or a damaged one
         try:
-            save(self._artifacts.open(key), path)
+            return map_columns(self._artifacts.local_copy(job.key(COLUMNS_FILE), path))
         except FileNotFoundError:
             return None
-        return map_columns(path)
 
     def _write(self, job: Job, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -33,19 +33,12 @@ T = TypeVar("T")
 
 @dataclass
 class _Search:
-    """A search, and what its thread asks now and then.
+    """A search, and what its thread asks now and then."""
 
-    Attributes:
-        seconds: Time limit, which begins with its turn.
-        scope: Is cancelled where nobody waits for the result.
-        reason: Why it was cancelled.
-        deadline: On the clock of `time.monotonic`.
-    """
-
-    seconds: float
-    scope: CancelScope
-    reason: Exception | None = None
-    deadline: float = float("inf")
+    seconds: float  # time limit, which begins with its turn
+    scope: CancelScope  # is cancelled where nobody waits for the result
+    reason: Exception | None = None  # why it was cancelled
+    deadline: float = float("inf")  # on the clock of `time.monotonic`
 
     def end(self, reason: Exception) -> None:
         """Ends the search, whether it waits or runs. For the event loop only."""

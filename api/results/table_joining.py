@@ -46,15 +46,10 @@ _PARQUET = ".parquet"
 
 @dataclass(frozen=True)
 class SentTable:
-    """A table that is to be attached.
+    """A table that is to be attached."""
 
-    Attributes:
-        name: Name of its file, as whoever sends it calls it.
-        columns: The columns that are wanted; all where none is named.
-    """
-
-    name: str
-    columns: tuple[str, ...] = ()
+    name: str  # name of its file, as whoever sends it calls it
+    columns: tuple[str, ...] = ()  # the columns that are wanted; all where none is named
 
     def __post_init__(self) -> None:
         is_file = self.name.lower().endswith(LIMITED_EXTENSIONS) and "/" not in self.name
@@ -74,19 +69,12 @@ class SentTable:
 
 @dataclass(frozen=True)
 class DatasetTable:
-    """The dataset of a job, where it is a table, whose own columns are to be attached.
+    """The dataset of a job, where it is a table, whose own columns are to be attached."""
 
-    Attributes:
-        wanted: What the job was to do.
-        location: Where its dataset is.
-        fingerprint: Its fingerprint when it was scored.
-        columns: The columns that are wanted; all where none is named.
-    """
-
-    wanted: JobRequest
-    location: DatasetLocation
-    fingerprint: str | None
-    columns: tuple[str, ...] = ()
+    wanted: JobRequest  # what the job was to do
+    location: DatasetLocation  # where its dataset is
+    fingerprint: str | None  # its fingerprint when it was scored
+    columns: tuple[str, ...] = ()  # the columns that are wanted; all where none is named
 
     @property
     def name(self) -> str:

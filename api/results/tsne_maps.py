@@ -58,7 +58,6 @@ class TsneMaps:
 
     def _write(self, job: Job) -> str | None:
         """Why there is no map; None once it is stored."""
-        assert job.result is not None  # noqa: S101 - because it succeeded
         vectors = self.similar_images.vectors(job)
         labels = self.open_scores.get(job).samples.labels
         given = None if vectors is None else tsne_input(vectors, len(np.unique(labels)))
@@ -73,7 +72,7 @@ class TsneMaps:
         with scratch(self.settings) as folder:
             path = folder / "map.parquet"
             write_parquet(path, pa.table({"row": rows, "x": x, "y": y}))
-            self.artifacts.put(path, f"{job.result.prefix}/{TSNE_FILE}")
+            self.artifacts.put(path, job.key(TSNE_FILE))
         if get_job(self.engine, None, job.id) is None:
             # Deleted meanwhile: nobody would delete this file any more.
             self.artifacts.delete_prefix(job_prefix(job.id))

@@ -58,6 +58,20 @@ class Artifacts:
         """Where a file is, or would be, in a folder of this machine; None in other storages."""
         return Path(self._path(key)) if self.root.is_local else None
 
+    def local_copy(self, key: str, copy: Path) -> Path:
+        """A file on this machine; of another storage, a copy, which is made unless it is there.
+
+        Raises:
+            FileNotFoundError: It is not in that storage.
+        """
+        path = self.local_path(key)
+        if path is not None:
+            return path
+        if not copy.exists():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            save(self.open(key), copy)
+        return copy
+
     def open(self, key: str) -> pa.NativeFile:
         """Opens a file for reading anywhere in it; the caller closes it.
 
