@@ -1,17 +1,25 @@
-"""The running service in a test's own process."""
+"""The running service: in a test's own process, and where another process serves."""
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+import httpx2
 from fastapi.testclient import TestClient
+from httpx2 import Response
 
 from api.app import create_app
 from api.http.needed_services import attach_services
+from api.jobs.queue import claim, succeed
+from api.jobs.store import Job
 from api.services import Services
 from api.settings import Settings
+from api.worker.job_observer import Observer
+from api.worker.job_runner import run_job
 
 
 @contextmanager
@@ -39,6 +47,26 @@ def share(client: TestClient, services: Services) -> None:
     attach_services(client.app, services)  # type: ignore[arg-type]
 
 
+def run_next_job(client: TestClient) -> Job:
+    """Runs the next job of a service to its end, as a worker would."""
+    services = services_in(client)
+    job = claim(services.engine, "worker", "cpu", 600.0)
+    assert job is not None
+    result = run_job(job, services.settings, services.engine, services.artifacts, Observer())
+    assert succeed(services.engine, job, result)
+    return job
+
+
+def assert_problem(response: Response, status: int, kind: str, field: str | None = None) -> None:
+    """Asserts the status, the type and the field of a problem, which has a remedy."""
+    assert response.status_code == status, response.text
+    problem = response.json()
+    assert problem["type"] == f"/problems/{kind}"
+    assert problem["remedy"]
+    if field is not None:
+        assert problem["field"] == field
+
+
 def ask(client: TestClient, job: str, **body: object) -> dict[str, object]:
     """What was asked of a job, once it is there or has failed."""
     answer = client.post(f"/v1/jobs/{job}/comparisons", json=body)
@@ -48,3 +76,18 @@ def ask(client: TestClient, job: str, **body: object) -> dict[str, object]:
         time.sleep(0.3)
         found = client.get(found["links"]["self"]).raise_for_status().json()
     return dict(found)
+
+
+def listening_url(server: ForkServerProcess, log: Path) -> str:
+    """URL of `difficulty serve` in a process of its own by its log, once it answers there."""
+    while server.is_alive():
+        for line in log.read_text().splitlines() if log.exists() else ():
+            event = json.loads(line) if line.startswith("{") else {}
+            if event.get("event") == "listening":
+                with httpx2.Client(
+                    transport=httpx2.HTTPTransport(retries=50), timeout=120
+                ) as client:
+                    client.get(event["url"] + "/healthz").raise_for_status()
+                return str(event["url"])
+        server.join(0.05)
+    raise AssertionError(f"the server ended: {log.read_text()}")

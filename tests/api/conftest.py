@@ -1,7 +1,6 @@
-"""Databases to test against, SQLite files and a PostgreSQL server, and jobs run in the test."""
+"""Databases to test against: SQLite files and a PostgreSQL server."""
 
 import os
-import posixpath
 import pwd
 import shutil
 import signal
@@ -16,19 +15,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from fastapi.testclient import TestClient
-from pyarrow.fs import FileSelector, FileType
 from sqlalchemy import Engine, TextClause, text
 
-from api.jobs.queue import claim, succeed
-from api.jobs.store import Job
 from api.storage import database
-from api.storage.artifacts import Artifacts
 from api.storage.database import connect, migrate
 from api.storage.tables import METADATA
-from api.worker.job_observer import Observer
-from api.worker.job_runner import run_job
-from tests.service import services_in
 
 START_TIMEOUT = 60.0
 ACCOUNTS = ("postgres", "nobody")  # PostgreSQL refuses to run as root
@@ -142,35 +133,6 @@ def sqlite_engine(sqlite_url: str, migrated_file: Path) -> Iterator[Engine]:
     shutil.copy(migrated_file, str(engine.url.database))
     yield engine
     engine.dispose()
-
-
-@pytest.fixture(scope="session")
-def run_next_job() -> Callable[[TestClient], Job]:
-    """Runs the next job of a service to its end, as a worker would."""
-
-    def run(client: TestClient) -> Job:
-        services = services_in(client)
-        job = claim(services.engine, "worker", "cpu", 600.0)
-        assert job is not None
-        result = run_job(job, services.settings, services.engine, services.artifacts, Observer())
-        assert succeed(services.engine, job, result)
-        return job
-
-    return run
-
-
-@pytest.fixture(scope="session")
-def keys_below() -> Callable[[Artifacts, str], list[str]]:
-    """Lists the keys of all artifacts below a folder, sorted."""
-
-    def list_keys(artifacts: Artifacts, folder: str) -> list[str]:
-        root = artifacts.root
-        selector = FileSelector(root.join(folder).path, allow_not_found=True, recursive=True)
-        infos = root.filesystem.get_file_info(selector)
-        files = [info.path for info in infos if info.type == FileType.File]
-        return sorted(posixpath.relpath(path, root.path) for path in files)
-
-    return list_keys
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ picture replaced. What was decided follows the picture, and no other one.
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from api.explore import explorer_settings
 from api.explored import ExploredFile, Rounds, add_round
 from api.imported import make_features_files
 from api.jobs.marks import JobMarks
-from api.jobs.store import Job
 from difficulty_service.cli import main
 from difficulty_service.marks.files import write_marks
 from difficulty_service.marks.mark_kinds import Mark
@@ -30,7 +29,7 @@ from difficulty_service.marks.review_folder import ReviewFolder
 from difficulty_service.scores.file import read_scores
 from tests.boxed_images import CATEGORIES, Scene, write_coco, write_image
 from tests.factories import write_image_folder
-from tests.service import client_of, services_in
+from tests.service import client_of, run_next_job, services_in
 from tests.small_network import SMALL
 
 pytestmark = pytest.mark.slow
@@ -216,9 +215,7 @@ class Explorer(Shell):
 class Service:
     """A server, whose jobs apply the marks of others."""
 
-    def __init__(
-        self, folder: Path, dataset: Dataset, run_next_job: Callable[[TestClient], Job]
-    ) -> None:
+    def __init__(self, folder: Path, dataset: Dataset) -> None:
         self.dataset, self.run, self.jobs = dataset, run_next_job, list[str]()
         roots = {"pictures": str(folder)}
         self.client = partial(client_of, folder / "data", roots=roots, max_queued_jobs=5)
@@ -269,7 +266,6 @@ def way(
     tmp_path: Path,
     dataset: Dataset,
     monkeypatch: pytest.MonkeyPatch,
-    run_next_job: Callable[[TestClient], Job],
 ) -> Way:
     """One way in which people decide."""
     if request.param == "service":

@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from difficulty_service.base.tables import open_parquet, write_parquet
 from difficulty_service.bodies.results import MissingPublic
 from tests.boxed_images import WRITERS, Scene, many_scenes, write_image
 from tests.factories import write_image_folder
-from tests.service import client_of, services_in
+from tests.service import client_of, run_next_job, services_in
 
 pytestmark = pytest.mark.analysis("missing_boxes")
 
@@ -68,7 +68,7 @@ def claimed(client: TestClient) -> Job:
 
 
 @pytest.fixture(scope="module")
-def searched(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> str:
+def searched(client: TestClient) -> str:
     """A finished job that looked for missing boxes in all images."""
     identity = submitted(client, missing_boxes=40, seed=3)
     run_next_job(client)
@@ -124,9 +124,7 @@ def test_its_pages_show_the_regions(client: TestClient, searched: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_region_whose_image_is_gone_has_no_picture(
-    client: TestClient, roots: Path, run_next_job: Callable[[TestClient], Job]
-) -> None:
+def test_a_region_whose_image_is_gone_has_no_picture(client: TestClient, roots: Path) -> None:
     identity = submitted(client, missing_boxes=2)
     services = services_in(client)
     run_next_job(client)
@@ -149,9 +147,7 @@ def test_a_region_whose_image_is_gone_has_no_picture(
 
 
 @pytest.mark.slow
-def test_the_form_asks_for_it(
-    client: TestClient, run_next_job: Callable[[TestClient], Job]
-) -> None:
+def test_the_form_asks_for_it(client: TestClient) -> None:
     assert 'name="missing_boxes"' in client.get("/").text
     data = {"source": "root", "root": "boxes", "path": "fruit", "token": "form"}
 
@@ -162,9 +158,7 @@ def test_the_form_asks_for_it(
 
 
 @pytest.mark.slow
-def test_a_job_that_did_not_look_says_so(
-    client: TestClient, run_next_job: Callable[[TestClient], Job]
-) -> None:
+def test_a_job_that_did_not_look_says_so(client: TestClient) -> None:
     identity = submitted(client)
     run_next_job(client)
 

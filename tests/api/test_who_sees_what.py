@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from html import unescape
 from pathlib import Path
@@ -13,11 +13,10 @@ from fastapi.testclient import TestClient
 from httpx2 import Response
 
 from api.app import create_app
-from api.jobs.store import Job
 from api.settings import Settings
 from api.storage.keys import Terms, change_key, create_key
 from tests.factories import write_image_folder
-from tests.service import client_of, services_in
+from tests.service import client_of, run_next_job, services_in
 from tests.small_network import SMALL
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "threat-model.md"
@@ -43,24 +42,16 @@ SHARED_WITH = ("shared", "reading", "other root")
 
 @dataclass(frozen=True)
 class World:
-    """A service with finished jobs.
-
-    Attributes:
-        job: Of the owner, shared with some keys.
-        kept: Of the owner, shared with nobody.
-        comparison: Of both, asked of the first.
-        lost: Of the key that lost its root.
-        upload: Of the owner.
-    """
+    """A service with finished jobs."""
 
     client: TestClient
     secrets: Mapping[str, str]
     ids: Mapping[str, str]
-    job: str = ""
-    kept: str = ""
-    comparison: str = ""
-    lost: str = ""
-    upload: str = ""
+    job: str = ""  # of the owner, shared with some keys
+    kept: str = ""  # of the owner, shared with nobody
+    comparison: str = ""  # of both, asked of the first
+    lost: str = ""  # of the key that lost its root
+    upload: str = ""  # of the owner
 
     def send(self, who: str, method: str, address: str, **options: Any) -> Response:  # noqa: ANN401
         headers = {"X-API-Key": self.secrets[who]} if who in self.secrets else {}
@@ -87,9 +78,7 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(
-    tmp_path_factory: pytest.TempPathFactory, run_next_job: Callable[[TestClient], Job]
-) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("photos")
     write_image_folder(folder / "photos" / "train", CLASSES, 8, size=(16, 16))
     write_image_folder(folder / "photos" / "test", CLASSES[::-1], 6, size=(16, 16))

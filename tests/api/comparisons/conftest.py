@@ -1,7 +1,7 @@
 """A service with two finished jobs that have some photographs in common."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +9,8 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from api.jobs.store import Job
 from tests.factories import write_image_folder
-from tests.service import client_of
+from tests.service import client_of, run_next_job
 from tests.small_network import SMALL
 
 CLASSES = ("bird", "cat", "dog")
@@ -42,7 +41,7 @@ def client(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
 
 
 @pytest.fixture(scope="module")
-def jobs(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> tuple[str, str]:
+def jobs(client: TestClient) -> tuple[str, str]:
     """The training set and the test set, scored."""
     ids = []
     for path in ("train", "test"):

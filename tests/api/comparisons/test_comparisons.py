@@ -4,7 +4,6 @@ import io
 import os
 import re
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -12,12 +11,11 @@ import pytest
 from fastapi.testclient import TestClient
 
 from api.jobs import comparisons as stored
-from api.jobs.store import Job
 from api.results import comparisons
-from api.storage.artifacts import Artifacts
 from difficulty_service.analyses.selection import comparison as selection
 from difficulty_service.analyses.versions import comparison as versions
-from tests.service import ask, services_in
+from tests.api.stored_results import keys_below
+from tests.service import ask, run_next_job, services_in
 
 pytestmark = pytest.mark.analysis("leaks", "versions", "selection")
 
@@ -145,9 +143,7 @@ def test_a_choice_that_is_impossible_fails_with_the_reason_and_may_be_deleted(
 
 @pytest.mark.slow
 def test_a_comparison_goes_with_its_files_when_it_is_deleted(
-    client: TestClient,
-    jobs: tuple[str, str],
-    keys_below: Callable[[Artifacts, str], list[str]],
+    client: TestClient, jobs: tuple[str, str]
 ) -> None:
     artifacts = services_in(client).artifacts
     found = ask(client, jobs[1], kind="select", count=2)
@@ -291,7 +287,7 @@ def test_a_form_that_is_wrong_is_shown_again_with_the_reason_and_what_was_entere
 
 @pytest.mark.slow
 def test_a_job_that_is_deleted_leaves_the_comparison_without_its_pictures(
-    client: TestClient, jobs: tuple[str, str], run_next_job: Callable[[TestClient], Job]
+    client: TestClient, jobs: tuple[str, str]
 ) -> None:
     body = {"dataset": {"root": "photos", "path": "test"}, "shrinkage": "ledoit-wolf"}
     client.post("/v1/jobs", json=body).raise_for_status()

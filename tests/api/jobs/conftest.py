@@ -19,13 +19,9 @@ HALFWAY = Progress(done=5, total=10, bad=1, rate=2.5)
 
 @dataclass(frozen=True)
 class Queue:
-    """Jobs of a database, in the state that a test needs.
+    """Jobs of a database, in the state that a test needs."""
 
-    Attributes:
-        engine: The database.
-    """
-
-    engine: Engine
+    engine: Engine  # the database
 
     def submit(
         self,

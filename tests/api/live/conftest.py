@@ -19,6 +19,7 @@ import pytest
 from api.storage.database import connect as connect_database
 from api.storage.keys import create_key, list_keys, revoke_key
 from tests.factories import write_image_folder
+from tests.service import listening_url
 from tests.small_network import SMALL
 
 CLASSES = ("bird", "cat", "dog")
@@ -40,19 +41,12 @@ SECRET = b"the contents of a file outside of every root"
 
 @dataclass(frozen=True)
 class Service:
-    """A running server and its worker.
+    """A running server and its worker."""
 
-    Attributes:
-        url: Address that it listens on.
-        roots: Folders that jobs may read, by name.
-        environment: Environment variables of its processes.
-        processes: Process ids of the server and the worker.
-    """
-
-    url: str
-    roots: dict[str, Path]
-    environment: dict[str, str]
-    processes: tuple[int, int]
+    url: str  # address that it listens on
+    roots: dict[str, Path]  # folders that jobs may read, by name
+    environment: dict[str, str]  # environment variables of its processes
+    processes: tuple[int, int]  # process ids of the server and the worker
 
     def client(self, secret: str | None = None) -> httpx2.Client:
         """A client of it, with a key or without."""
@@ -87,19 +81,12 @@ class Service:
 
 @dataclass(frozen=True)
 class Tenants:
-    """Two keys and data of the second one.
+    """Two keys and data of the second one."""
 
-    Attributes:
-        mine: Secret of the first key.
-        theirs: Secret of the second key.
-        their_job: Identifier of a finished job.
-        their_upload: Identifier of an upload without content.
-    """
-
-    mine: str
-    theirs: str
-    their_job: str
-    their_upload: str
+    mine: str  # secret of the first key
+    theirs: str  # secret of the second key
+    their_job: str  # identifier of a finished job
+    their_upload: str  # identifier of an upload without content
 
     def are_intact(self, service: Service) -> bool:
         """Whether the data of the owner is complete, and the list of the other key empty."""
@@ -297,18 +284,3 @@ def wait_until_ready(url: str, worker: ForkServerProcess) -> None:
     while httpx2.get(f"{url}/readyz", timeout=TIMEOUT).status_code != httpx2.codes.OK:
         assert worker.is_alive(), "the worker ended"
         time.sleep(0.1)
-
-
-def listening_url(server: ForkServerProcess, log: Path) -> str:
-    """URL of the server from its log, once it answers there."""
-    while server.is_alive():
-        for line in log.read_text().splitlines() if log.exists() else ():
-            event = json.loads(line)
-            if event.get("event") == "listening":
-                with httpx2.Client(
-                    transport=httpx2.HTTPTransport(retries=50), timeout=TIMEOUT
-                ) as client:
-                    client.get(event["url"] + "/healthz").raise_for_status()
-                return str(event["url"])
-        server.join(0.05)
-    pytest.fail(f"the server ended: {log.read_text()}")

@@ -36,18 +36,14 @@ MORE = urlencode([("has.note", f"text {number}") for number in range(200)])
 
 @dataclass(frozen=True)
 class Attack:
-    """A service with a key that attacks and one that does not, which have a job each.
-
-    Attributes:
-        log: Of the server.
-    """
+    """A service with a key that attacks and one that does not, which have a job each."""
 
     service: Any
     key: str
     job: str
     other_key: str
     other_job: str
-    log: Path
+    log: Path  # of the server
 
     def ask(self, conditions: str = SLOW) -> httpx2.Response:
         """A filtered list of the key that attacks."""

@@ -5,7 +5,7 @@ import json
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Barrier
@@ -22,10 +22,29 @@ PER_KEY = 20
 PATIENCE = 30.0  # seconds; more than the check of a key takes
 
 
+@pytest.fixture(scope="module")
+def idle_service(
+    start_for_all: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+) -> Any:  # noqa: ANN401
+    """A service with keys whose worker looked for jobs once, so that they stay queued."""
+    database = tmp_path_factory.mktemp("idle") / "difficulty.sqlite"
+    return start_for_all(f"sqlite:///{database}", poll=3600)
+
+
 @pytest.fixture
-def idle_service(start_service: Callable[..., Any], sqlite_url: str) -> Any:  # noqa: ANN401
-    """A service whose worker looked for jobs once, so that they stay queued."""
-    return start_service(sqlite_url, poll=3600)
+def mine(idle_service: Any, engine: Engine, request: pytest.FixtureRequest) -> tuple[str, str]:  # noqa: ANN401
+    """Id and secret of a key that no other test has."""
+    secret = idle_service.new_key(request.node.name)
+    (key,) = (key.id for key in list_keys(engine) if key.name == request.node.name)
+    return key, secret
+
+
+@pytest.fixture
+def engine(idle_service: Any) -> Iterator[Engine]:  # noqa: ANN401
+    """The database of the service."""
+    engine = connect(idle_service.environment["DIFFICULTY_DATABASE_URL"])
+    yield engine
+    engine.dispose()
 
 
 def new_job(client: Any) -> str:  # noqa: ANN401
@@ -64,23 +83,21 @@ def restrict(engine: Engine, key: str) -> None:
 )
 def test_events_end_with_a_problem_when_their_key_is_no_longer_valid(
     idle_service: Any,  # noqa: ANN401
-    sqlite_url: str,
+    engine: Engine,
+    mine: tuple[str, str],
     act: Callable[[Engine, str], None],
     reason: str,
     status: int,
 ) -> None:
-    mine = idle_service.new_key("mine")
-    engine = connect(sqlite_url)
-    (key,) = list_keys(engine)
-    with idle_service.client(mine) as client:
+    key, secret = mine
+    with idle_service.client(secret) as client:
         address = new_job(client)
         with client.stream("GET", address) as events:
             lines = events.iter_lines()
             assert next(lines) == "event: state"
-            act(engine, key.id)
+            act(engine, key)
             rest = list(lines)
         again = client.get(address)
-    engine.dispose()
 
     last = rest[rest.index("event: problem") + 1]
     problem = json.loads(last.removeprefix("data: "))
@@ -90,11 +107,14 @@ def test_events_end_with_a_problem_when_their_key_is_no_longer_valid(
 
 
 @pytest.mark.slow
-def test_events_of_a_caller_without_a_key_end_with_the_first_key(idle_service: Any) -> None:  # noqa: ANN401
-    with idle_service.client() as client, client.stream("GET", new_job(client)) as events:
+def test_events_of_a_caller_without_a_key_end_with_the_first_key(
+    start_service: Callable[..., Any], sqlite_url: str
+) -> None:
+    service = start_service(sqlite_url, poll=3600)
+    with service.client() as client, client.stream("GET", new_job(client)) as events:
         lines = events.iter_lines()
         assert next(lines) == "event: state"
-        idle_service.new_key("first")
+        service.new_key("first")
 
         assert "event: problem" in list(lines)
 
@@ -103,23 +123,21 @@ def test_events_of_a_caller_without_a_key_end_with_the_first_key(idle_service: A
 @pytest.mark.parametrize("act", [revoke, end])
 def test_an_upload_ends_when_its_key_is_no_longer_valid_and_keeps_what_arrived(
     idle_service: Any,  # noqa: ANN401
-    sqlite_url: str,
+    engine: Engine,
+    mine: tuple[str, str],
     act: Callable[[Engine, str], None],
 ) -> None:
-    mine = idle_service.new_key("mine")
-    engine = connect(sqlite_url)
-    (key,) = list_keys(engine)
-    with idle_service.client(mine) as client:
+    key, secret = mine
+    with idle_service.client(secret) as client:
         upload = client.post("/v1/uploads", json={"format": "zip"}).json()["links"]["self"]
     parts = urlsplit(idle_service.url)
     head = (
-        f"PUT {upload} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {mine}\r\n"
+        f"PUT {upload} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {secret}\r\n"
         "Content-Length: 100000000\r\n\r\n"
     )
     with socket.create_connection((str(parts.hostname), parts.port or 80), PATIENCE) as connection:
         connection.sendall(head.encode())
-        answer = send_until_answered(connection, lambda: act(engine, key.id))
-    engine.dispose()
+        answer = send_until_answered(connection, lambda: act(engine, key))
 
     assert answer.startswith(b"HTTP/1.1 401 ")
     assert b"/problems/unauthorised" in answer
@@ -138,14 +156,18 @@ def send_until_answered(connection: socket.socket, after_first: Callable[[], Non
             answer = connection.recv(1 << 16)
     connection.settimeout(PATIENCE)
     with contextlib.suppress(ConnectionError):
-        while piece := connection.recv(1 << 16):
+        # Until the body has ended: the server waits for the rest of the upload before it hangs up.
+        while not answer.endswith(b"}") and (piece := connection.recv(1 << 16)):
             answer += piece
     return answer
 
 
 @pytest.mark.slow
-def test_streams_that_are_asked_for_at_once_are_counted_one_by_one(idle_service: Any) -> None:  # noqa: ANN401
-    with idle_service.client() as client:
+def test_streams_that_are_asked_for_at_once_are_counted_one_by_one(
+    idle_service: Any,  # noqa: ANN401
+    mine: tuple[str, str],
+) -> None:
+    with idle_service.client(mine[1]) as client:
         address = new_job(client)
 
         def status(_number: int) -> int:

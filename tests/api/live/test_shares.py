@@ -22,25 +22,15 @@ OK, TOO_MANY = 200, 429
 
 @dataclass(frozen=True)
 class Attack:
-    """A service with a key that attacks, a key that does not, and a job of each.
+    """A service with a key that attacks, a key that does not, and a job of each."""
 
-    Attributes:
-        service: The service.
-        key: Secret of the key that attacks.
-        job: Id of its job, whose dataset has the image `a/huge.png`.
-        other_key: Secret of the other key.
-        other_job: Id of the same job of the other key.
-        huge: That image, which is small as a file and takes a tenth of a second to decode.
-        small: An ordinary image.
-    """
-
-    service: Any
-    key: str
-    job: str
-    other_key: str
-    other_job: str
-    huge: bytes
-    small: bytes
+    service: Any  # the service
+    key: str  # secret of the key that attacks
+    job: str  # id of its job, whose dataset has the image `a/huge.png`
+    other_key: str  # secret of the other key
+    other_job: str  # id of the same job of the other key
+    huge: bytes  # that image, which is small as a file and takes a tenth of a second to decode
+    small: bytes  # an ordinary image
 
     def thumbnail(self, size: int) -> httpx2.Response:
         """A thumbnail of the huge image; with a size of its own each is made."""

@@ -1,7 +1,7 @@
 """The page of a job that judged tags tells how many of each are wrong and missing."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from api.jobs.store import Job
 from tests.factories import write_tagged_images
-from tests.service import client_of
+from tests.service import client_of, run_next_job
 from tests.small_network import SMALL
 
 pytestmark = pytest.mark.analysis("tags")
@@ -26,7 +26,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 
 @pytest.fixture(scope="module")
-def job(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> Job:
+def job(client: TestClient) -> Job:
     dataset = {"root": "pictures", "path": "tagged.parquet"}
     client.post("/v1/jobs", json={"dataset": dataset, "tags": "tags"}).raise_for_status()
     return run_next_job(client)

@@ -19,7 +19,7 @@ from api.storage.artifacts import Artifacts
 from difficulty_service.datasets.storage import StoredPath
 from difficulty_service.reports.similar import most_similar
 from tests.factories import unpack_map, write_image_folder
-from tests.service import client_of, services_in
+from tests.service import client_of, run_next_job, services_in
 from tests.small_network import SMALL
 
 CLASSES = ("bird", "cat", "dog")
@@ -39,7 +39,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 
 @pytest.fixture(scope="module")
-def run_job(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> Callable[[], Job]:
+def run_job(client: TestClient) -> Callable[[], Job]:
     """Makes a job and runs it as a worker does."""
 
     def run() -> Job:
@@ -200,7 +200,7 @@ def test_one_of_the_copies_is_kept_and_the_others_are_dropped(
 
 
 @pytest.fixture
-def conflicts(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> Job:
+def conflicts(client: TestClient) -> Job:
     """A job about three pairs of copies that are a cat and a dog each, of many images."""
     photos = Path(services_in(client).settings.roots["photos"]).parent / "conflicts"
     if not photos.exists():

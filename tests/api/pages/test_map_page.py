@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from api.jobs.store import Job, get_job
 from api.pages import map_page
 from api.results import tsne_maps
 from tests.factories import unpack_map, write_image_folder
-from tests.service import client_of, services_in
+from tests.service import client_of, run_next_job, services_in
 from tests.small_network import SMALL
 
 CLASSES = ("bird", "cat", "dog")
@@ -33,7 +33,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def job(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> Job:
+def job(client: TestClient) -> Job:
     """A job whose map nobody has looked at."""
     body = {"dataset": {"root": "photos"}, "shrinkage": "ledoit-wolf"}
     client.post("/v1/jobs", json=body).raise_for_status()

@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +10,8 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from api.jobs.store import Job
 from tests.boxed_images import COLOURS, WRITERS, many_scenes
-from tests.service import ask, client_of
+from tests.service import ask, client_of, run_next_job
 from tests.small_network import SMALL
 
 
@@ -35,9 +34,7 @@ def client(root: Path) -> Iterator[TestClient]:
 
 
 @pytest.mark.parametrize("form", list(WRITERS))
-def test_a_job_over_a_folder_of_boxes_shows_a_crop_of_each(
-    form: str, client: TestClient, run_next_job: Callable[[TestClient], Job]
-) -> None:
+def test_a_job_over_a_folder_of_boxes_shows_a_crop_of_each(form: str, client: TestClient) -> None:
     data = {"source": "root", "root": "boxes", "path": form, "token": f"page {form}"}
     assert client.post("/", data=data | {"shrinkage": "ledoit-wolf"}).status_code == 200
 
@@ -57,9 +54,7 @@ def test_a_job_over_a_folder_of_boxes_shows_a_crop_of_each(
     assert "not an image of a known format" in errors
 
 
-def test_a_file_of_boxes_in_a_root_can_be_chosen(
-    client: TestClient, run_next_job: Callable[[TestClient], Job]
-) -> None:
+def test_a_file_of_boxes_in_a_root_can_be_chosen(client: TestClient) -> None:
     found = client.get("/v1/folders", params={"root": "boxes", "path": "coco/annotations"}).json()
     (entry,) = found["entries"]
     body = {"dataset": {"root": "boxes", "path": entry["path"]}, "shrinkage": "ledoit-wolf"}
@@ -70,9 +65,7 @@ def test_a_file_of_boxes_in_a_root_can_be_chosen(
     assert client.get(f"/v1/jobs/{job.id}").json()["state"] == "succeeded"
 
 
-def test_pages_of_boxes_speak_of_objects(
-    client: TestClient, run_next_job: Callable[[TestClient], Job]
-) -> None:
+def test_pages_of_boxes_speak_of_objects(client: TestClient) -> None:
     data = {"source": "root", "root": "boxes", "path": "coco", "token": "words"}
     assert client.post("/", data=data | {"shrinkage": "ledoit-wolf"}).status_code == 200
     job = run_next_job(client)
@@ -90,9 +83,7 @@ def test_pages_of_boxes_speak_of_objects(
 
 @pytest.mark.slow
 @pytest.mark.analysis("selection")
-def test_a_choice_of_boxes_is_one_of_objects(
-    client: TestClient, run_next_job: Callable[[TestClient], Job]
-) -> None:
+def test_a_choice_of_boxes_is_one_of_objects(client: TestClient) -> None:
     body = {"dataset": {"root": "boxes", "path": "yolo"}, "shrinkage": "ledoit-wolf"}
     assert client.post("/v1/jobs", json=body).status_code == 202
     job = run_next_job(client)

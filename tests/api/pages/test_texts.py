@@ -1,7 +1,7 @@
 """A job whose samples are texts: what it scores, and what its pages show of them."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from api.jobs.store import Job
 from difficulty_service.interface.score import score_dataset
-from tests.service import client_of, services_in
+from tests.service import client_of, run_next_job, services_in
 
 SUBJECTS = {
     "cooking": "boil the water, add salt and pepper, stir the soup and bake the bread",
@@ -52,7 +52,7 @@ def submitted(client: TestClient, **fields: Any) -> Any:  # noqa: ANN401 - an an
 
 
 @pytest.fixture(scope="module")
-def job(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> Job:
+def job(client: TestClient) -> Job:
     """A job of texts that was run as a worker runs it."""
     submitted(client).raise_for_status()
     return run_next_job(client)
@@ -205,9 +205,7 @@ def test_images_are_no_samples_of_a_job_of_texts(client: TestClient, scored_job:
 
 
 @pytest.mark.slow
-def test_the_form_takes_a_column_of_texts(
-    client: TestClient, job: Job, run_next_job: Callable[[TestClient], Job]
-) -> None:
+def test_the_form_takes_a_column_of_texts(client: TestClient, job: Job) -> None:
     form = {"source": "root", "root": "texts", "path": "t.parquet", "text_column": "body"}
     refused = client.post("/", data=form | {"limit": "many"})
 

@@ -2,14 +2,14 @@
 
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from fastapi.testclient import TestClient
 
 from api.jobs.store import Job
 from tests.factories import write_image_folder
-from tests.service import client_of
+from tests.service import client_of, run_next_job
 from tests.small_network import SMALL
 
 EACH = 12
@@ -29,7 +29,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 
 @pytest.fixture(scope="module")
-def job(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> Job:
+def job(client: TestClient) -> Job:
     """A job of a folder of images, as the form submits it."""
     form = {"source": "root", "root": "flat", "token": "page", "shrinkage": "ledoit-wolf"}
     assert client.post("/", data=form).status_code == 200
@@ -83,7 +83,7 @@ def test_scores_by_labels_are_refused_with_the_remedy(client: TestClient, job: J
 
 
 def test_clusters_are_classes_of_a_job_that_keep_their_names_in_the_next_round(
-    client: TestClient, run_next_job: Callable[[TestClient], Job]
+    client: TestClient,
 ) -> None:
     body = {"dataset": {"root": "flat"}, "clusters": 2, "shrinkage": "ledoit-wolf"}
     client.post("/v1/jobs", json=body).raise_for_status()

@@ -24,7 +24,7 @@ from difficulty_service.backbones.clip_text import load_text_encoder
 from difficulty_service.base.errors import BackboneError, Setting
 from difficulty_service.images.preparation import normalise, prepare
 from tests.factories import write_image_folder
-from tests.service import client_of, services_in
+from tests.service import client_of, run_next_job, services_in
 from tests.small_clip import BACKBONE, hub_file, known_to_open_clip, make_scorer, write_weights
 from tests.small_network import SMALL
 
@@ -56,7 +56,7 @@ def client(folder: Path) -> Iterator[TestClient]:
 
 
 @pytest.fixture(scope="module")
-def run(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> Callable[..., Job]:
+def run(client: TestClient) -> Callable[..., Job]:
     """Runs a job as a worker does; options are those of its body."""
 
     def run(**options: object) -> Job:

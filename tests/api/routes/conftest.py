@@ -82,21 +82,6 @@ def finished(
     return finish
 
 
-@pytest.fixture(scope="session")
-def assert_problem() -> Callable[..., None]:
-    """Asserts the status, the type and the field of a problem, which has a remedy."""
-
-    def check(response: Response, status: int, kind: str, field: str | None = None) -> None:
-        assert response.status_code == status, response.text
-        problem = response.json()
-        assert problem["type"] == f"/problems/{kind}"
-        assert problem["remedy"]
-        if field is not None:
-            assert problem["field"] == field
-
-    return check
-
-
 @pytest.fixture
 def announce(client: TestClient) -> Callable[..., str]:
     """Announces an upload; returns its address."""

@@ -18,6 +18,7 @@ from api.jobs.files import delete_left_files, scratch_folder
 from api.jobs.store import get_job
 from api.settings import Settings
 from api.storage.keys import Key
+from tests.api.stored_results import keys_below
 from tests.service import services_in
 
 Call = Callable[..., Response]
@@ -81,7 +82,7 @@ def test_named_columns_only_are_shown_and_a_second_table_tells_equal_names_apart
 
 
 def test_a_table_that_is_sent_again_replaces_the_one_before_and_its_file(
-    call: Call, client: TestClient, settings: Settings, keys_below: Callable[..., list[str]]
+    call: Call, client: TestClient, settings: Settings
 ) -> None:
     artifacts = services_in(client).artifacts
     call("owner", "PUT", "columns/cameras.csv", content=CAMERAS)

@@ -18,6 +18,7 @@ from api.storage.keys import create_key
 from api.storage.tables import JOBS
 from tests.api.stored_results import stored_result
 from tests.factories import write_image_folder
+from tests.service import assert_problem
 
 Body = dict[str, Any]
 Finish = Callable[..., None]
@@ -97,9 +98,7 @@ def test_an_estimate_says_how_the_dataset_would_be_read(client: TestClient, root
     ]
 
 
-def test_a_dataset_is_read_in_the_format_that_is_named(
-    client: TestClient, root: Path, assert_problem: Callable[..., None]
-) -> None:
+def test_a_dataset_is_read_in_the_format_that_is_named(client: TestClient, root: Path) -> None:
     write_image_folder(root / "both", ("train", "test"), each=2)
     dataset = {"root": "photos", "path": "both"}
 
@@ -173,7 +172,7 @@ def test_a_dataset_that_takes_too_long_to_list_has_as_many_samples_as_its_limit(
 
 
 def test_a_dataset_that_cannot_be_read_is_named_before_it_is_submitted(
-    client: TestClient, root: Path, assert_problem: Callable[..., None]
+    client: TestClient, root: Path
 ) -> None:
     (root / "empty").mkdir()
     (root / "none.parquet").write_bytes(b"PAR1 no table PAR1")
@@ -186,9 +185,7 @@ def test_a_dataset_that_cannot_be_read_is_named_before_it_is_submitted(
         assert path in answer.json()["detail"]
 
 
-def test_what_cannot_be_submitted_cannot_be_estimated(
-    client: TestClient, assert_problem: Callable[..., None]
-) -> None:
+def test_what_cannot_be_submitted_cannot_be_estimated(client: TestClient) -> None:
     wrong = {"dataset": {"root": "photos", "path": "../etc"}}
     missing = {"dataset": {"upload": "0" * 26}}
 
@@ -199,7 +196,7 @@ def test_what_cannot_be_submitted_cannot_be_estimated(
 
 
 def test_an_estimate_needs_the_scope_that_a_job_needs_and_the_upload_of_its_key(
-    client: TestClient, engine: Engine, assert_problem: Callable[..., None]
+    client: TestClient, engine: Engine
 ) -> None:
     keys = {name: create_key(engine, name, [name])[1] for name in ("read-all", "write")}
     _, other = create_key(engine, "other", ["write"])

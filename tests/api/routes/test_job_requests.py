@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from api.settings import Settings
 from difficulty_service.bodies.jobs import JobRequest
 from difficulty_service.scores.score_columns import DEFAULT_SCORERS
-from tests.service import client_of
+from tests.service import assert_problem, client_of
 
 Body = dict[str, object]
 
@@ -54,11 +54,7 @@ Body = dict[str, object]
     ],
 )
 def test_an_invalid_request_is_refused_at_once(
-    client: TestClient,
-    body: Body,
-    change: Body,
-    field: str | None,
-    assert_problem: Callable[..., None],
+    client: TestClient, body: Body, change: Body, field: str | None
 ) -> None:
     answer = client.post("/v1/jobs", json=body | change)
 
@@ -82,7 +78,7 @@ def test_a_job_remembers_whether_its_scorers_were_named(
 
 
 def test_a_link_out_of_the_root_is_as_if_it_were_not_there(
-    client: TestClient, settings: Settings, tmp_path: Path, assert_problem: Callable[..., None]
+    client: TestClient, settings: Settings, tmp_path: Path
 ) -> None:
     (tmp_path / "outside").mkdir()
     (Path(settings.roots["photos"]) / "way-out").symlink_to(tmp_path / "outside")
@@ -95,9 +91,7 @@ def test_a_link_out_of_the_root_is_as_if_it_were_not_there(
     assert refusal("way-out")["remedy"] == refusal("nothing")["remedy"]
 
 
-def test_an_upload_has_to_be_complete(
-    client: TestClient, assert_problem: Callable[..., None]
-) -> None:
+def test_an_upload_has_to_be_complete(client: TestClient) -> None:
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w") as opened:
         opened.writestr("cat/1.png", b"no image")
@@ -116,7 +110,7 @@ def test_an_upload_has_to_be_complete(
 
 
 def test_gaussians_come_from_a_finished_job_with_the_same_backbone(
-    client: TestClient, body: Body, finished: Callable, assert_problem: Callable[..., None]
+    client: TestClient, body: Body, finished: Callable
 ) -> None:
     source = finished()
     waiting = client.post("/v1/jobs", json=body).json()["id"]
@@ -130,9 +124,7 @@ def test_gaussians_come_from_a_finished_job_with_the_same_backbone(
     assert_problem(other, 422, "invalid-request", "gaussians")
 
 
-def test_only_backbones_that_are_offered_may_be_asked_for(
-    tmp_path: Path, body: Body, assert_problem: Callable[..., None]
-) -> None:
+def test_only_backbones_that_are_offered_may_be_asked_for(tmp_path: Path, body: Body) -> None:
     (tmp_path / "photos" / "train").mkdir(parents=True)
     roots = {"photos": str(tmp_path / "photos")}
     backbones = ("builtin", "timm:resnet18")
@@ -149,7 +141,7 @@ def test_only_backbones_that_are_offered_may_be_asked_for(
     "name", ["timm:resnet18.a1_in1k", "open_clip:ViT-B-32/laion2b_s34b_b79k", "transformers:a/b"]
 )
 def test_networks_of_libraries_are_refused_unless_the_operator_names_them(
-    tmp_path: Path, body: Body, assert_problem: Callable[..., None], name: str
+    tmp_path: Path, body: Body, name: str
 ) -> None:
     (tmp_path / "photos" / "train").mkdir(parents=True)
     roots = {"photos": str(tmp_path / "photos")}
@@ -170,9 +162,7 @@ def test_networks_of_libraries_are_refused_unless_the_operator_names_them(
     assert name in [each["name"] for each in listed]
 
 
-def test_not_even_the_operator_offers_a_folder_as_a_backbone(
-    tmp_path: Path, body: Body, assert_problem: Callable[..., None]
-) -> None:
+def test_not_even_the_operator_offers_a_folder_as_a_backbone(tmp_path: Path, body: Body) -> None:
     (tmp_path / "photos" / "train").mkdir(parents=True)
     roots = {"photos": str(tmp_path / "photos")}
 

@@ -8,9 +8,9 @@ from fastapi.testclient import TestClient
 from sqlalchemy import Engine
 
 from api.jobs.queue import Progress, claim, fail, heartbeat
-from api.storage.artifacts import Artifacts
 from difficulty_service.bodies.jobs import JobError
-from tests.service import services_in
+from tests.api.stored_results import keys_below
+from tests.service import assert_problem, services_in
 
 Body = dict[str, object]
 
@@ -35,7 +35,7 @@ def test_a_submitted_job_is_queued_at_its_location(client: TestClient, body: Bod
 
 
 def test_the_same_idempotency_key_and_body_give_the_same_job(
-    client: TestClient, body: Body, assert_problem: Callable[..., None]
+    client: TestClient, body: Body
 ) -> None:
     headers = {"Idempotency-Key": "once"}
 
@@ -99,15 +99,11 @@ def test_jobs_are_listed_by_state(client: TestClient, body: Body, finished: Call
 
 
 @pytest.mark.parametrize("cursor", ["x", "%F0%9F%98%80", "AAAA", "f_gAAAAAAAA", "a" * 100])
-def test_an_invalid_cursor_is_refused(
-    client: TestClient, cursor: str, assert_problem: Callable[..., None]
-) -> None:
+def test_an_invalid_cursor_is_refused(client: TestClient, cursor: str) -> None:
     assert_problem(client.get(f"/v1/jobs?before={cursor}"), 422, "invalid-request", "before")
 
 
-def test_a_full_queue_is_answered_with_a_time_to_retry(
-    client: TestClient, body: Body, assert_problem: Callable[..., None]
-) -> None:
+def test_a_full_queue_is_answered_with_a_time_to_retry(client: TestClient, body: Body) -> None:
     for _ in range(5):
         client.post("/v1/jobs", json=body)
 
@@ -140,10 +136,7 @@ def test_deleting_a_running_job_asks_it_to_stop(
 
 
 def test_deleting_a_finished_job_removes_its_files(
-    client: TestClient,
-    finished: Callable,
-    tmp_path: Path,
-    keys_below: Callable[[Artifacts, str], list[str]],
+    client: TestClient, finished: Callable, tmp_path: Path
 ) -> None:
     job = finished()
     artifacts = services_in(client).artifacts

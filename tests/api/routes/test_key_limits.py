@@ -13,11 +13,10 @@ from api.jobs.reviewers import share_job
 from api.jobs.store import SubmitLimits, submit
 from api.storage.database import now
 from api.storage.keys import Terms, change_key, create_key, list_keys
-from tests.service import client_of
+from tests.service import assert_problem, client_of
 
 ROOTS = ("photos", "scans")
 LIMITS = SubmitLimits(9, 1)
-Problem = Callable[..., None]
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def job_of(engine: Engine) -> Callable[..., str]:
 
 
 def test_a_key_of_one_root_looks_into_it_and_into_no_other(
-    new_caller: Callable[..., Caller], assert_problem: Problem
+    new_caller: Callable[..., Caller],
 ) -> None:
     caller = new_caller()
 
@@ -86,7 +85,7 @@ def test_a_key_of_one_root_looks_into_it_and_into_no_other(
 
 @pytest.mark.parametrize("address", ["/v1/jobs", "/v1/estimates"])
 def test_a_key_of_one_root_submits_and_estimates_jobs_of_it_alone(
-    new_caller: Callable[..., Caller], assert_problem: Problem, address: str
+    new_caller: Callable[..., Caller], address: str
 ) -> None:
     caller = new_caller("admin")
 
@@ -199,10 +198,7 @@ def test_a_key_without_any_root_still_sends_datasets_of_its_own(
 
 
 def test_a_key_that_has_ended_is_told_when_also_as_it_signs_in(
-    new_caller: Callable[..., Caller],
-    engine: Engine,
-    set_clock: Callable[[float], None],
-    assert_problem: Problem,
+    new_caller: Callable[..., Caller], engine: Engine, set_clock: Callable[[float], None]
 ) -> None:
     caller = new_caller()
     with engine.connect() as connection:

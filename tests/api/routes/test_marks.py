@@ -24,7 +24,7 @@ from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
 from tests.factories import score_table
 from tests.formulas import cells_that_run
-from tests.service import services_in
+from tests.service import assert_problem, services_in
 
 IDS = ["=cat/1.png", "\t=cat/2.png", "dog/3.png", "'\r=dog/4.png"]
 
@@ -239,14 +239,12 @@ def test_the_marks_of_a_second_round_add_to_those_of_the_first(
     assert new == MarkedSample(IDS[1], Mark.RELABEL, "dog", "cat", round=2)
 
 
-def test_without_marks_there_is_no_reason_to_score_again(
-    client: TestClient, job: str, assert_problem: Callable[..., None]
-) -> None:
+def test_without_marks_there_is_no_reason_to_score_again(client: TestClient, job: str) -> None:
     assert_problem(submit_again(client, job), 422, "invalid-request", "marks")
 
 
 def test_the_marks_of_a_job_that_does_not_exist_or_is_not_finished_are_refused(
-    client: TestClient, assert_problem: Callable[..., None]
+    client: TestClient,
 ) -> None:
     queued = client.post("/v1/jobs", json={"dataset": {"root": "photos", "path": "train"}})
 
@@ -256,11 +254,7 @@ def test_the_marks_of_a_job_that_does_not_exist_or_is_not_finished_are_refused(
 
 @pytest.mark.slow
 def test_marking_all_that_is_interrupted_says_how_many_are_marked_and_is_done_again(
-    client: TestClient,
-    engine: Engine,
-    job: str,
-    monkeypatch: pytest.MonkeyPatch,
-    assert_problem: Callable[..., None],
+    client: TestClient, engine: Engine, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stored, "AT_A_TIME", 2)
     address = f"/jobs/{job}/images/mark-matching?sort=file"

@@ -1,7 +1,7 @@
 """A finished job's scores, errors and thumbnails over HTTP."""
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from PIL import Image
 from api.jobs.queue import claim, fail
 from api.jobs.store import Job
 from difficulty_service.bodies.jobs import JobError
-from tests.service import client_of, services_in
+from tests.service import client_of, run_next_job, services_in
 from tests.small_network import SMALL
 
 COLOURS = {"cat": "red", "dog": "blue"}
@@ -51,7 +51,7 @@ def client(folder: Path, photos: Path) -> Iterator[TestClient]:
 
 
 @pytest.fixture(scope="module")
-def job(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> Job:
+def job(client: TestClient) -> Job:
     """A job that was run as a worker runs it."""
     body = {"dataset": {"root": "photos"}, "shrinkage": "ledoit-wolf"}
     client.post("/v1/jobs", json=body).raise_for_status()
@@ -148,9 +148,7 @@ def test_images_that_could_not_be_read_are_listed_without_paths_of_the_server(
     assert str(folder) not in answer.text
 
 
-def test_errors_come_in_pages(
-    client: TestClient, photos: Path, run_next_job: Callable[[TestClient], Job]
-) -> None:
+def test_errors_come_in_pages(client: TestClient, photos: Path) -> None:
     for number in range(5):
         (photos / "dog" / f"empty {number}.png").touch()
     client.post("/v1/jobs", json={"dataset": {"root": "photos"}, "shrinkage": 0.5})
@@ -240,9 +238,7 @@ def test_a_job_without_results_has_a_reason(client: TestClient) -> None:
     assert "failed" in failed.json()["detail"]
 
 
-def test_missing_files_are_answered_with_gone(
-    client: TestClient, run_next_job: Callable[[TestClient], Job]
-) -> None:
+def test_missing_files_are_answered_with_gone(client: TestClient) -> None:
     client.post("/v1/jobs", json={"dataset": {"root": "photos"}, "shrinkage": 0.25})
     job = run_next_job(client)
     artifacts = services_in(client).artifacts
@@ -267,9 +263,7 @@ def test_damaged_files_are_not_served(client: TestClient, job: Job, name: str) -
     assert (answer.status_code, answer.json()["type"]) == (500, "/problems/damaged")
 
 
-def test_thumbnails_go_with_their_job(
-    client: TestClient, folder: Path, run_next_job: Callable[[TestClient], Job]
-) -> None:
+def test_thumbnails_go_with_their_job(client: TestClient, folder: Path) -> None:
     client.post("/v1/jobs", json={"dataset": {"root": "photos"}, "shrinkage": 0.75})
     job = run_next_job(client)
     client.get(f"/v1/jobs/{job.id}/thumbnails/cat/1.png").raise_for_status()

@@ -11,7 +11,7 @@ from PIL import Image
 
 from api.jobs.store import Job
 from api.settings import Settings
-from tests.service import services_in
+from tests.service import assert_problem, services_in
 
 
 @pytest.fixture
@@ -40,10 +40,7 @@ def test_a_client_that_has_the_thumbnail_need_not_fetch_it_again(
 
 
 def test_a_full_disk_is_named_where_a_thumbnail_cannot_be_written(
-    client: TestClient,
-    address: str,
-    monkeypatch: pytest.MonkeyPatch,
-    assert_problem: Callable[..., None],
+    client: TestClient, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_args: object, **_options: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "/srv/thumbnails/x")
@@ -58,10 +55,7 @@ def test_a_full_disk_is_named_where_a_thumbnail_cannot_be_written(
 
 
 def test_a_job_that_is_deleted_before_its_thumbnail_is_sent_is_not_found(
-    client: TestClient,
-    address: str,
-    monkeypatch: pytest.MonkeyPatch,
-    assert_problem: Callable[..., None],
+    client: TestClient, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     thumbnails = services_in(client).thumbnails
     stored = thumbnails.stored

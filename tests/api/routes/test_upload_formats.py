@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from api.settings import Settings
-from tests.service import client_of
+from tests.service import assert_problem, client_of
 
 
 def parquet(**columns: Any) -> bytes:  # noqa: ANN401
@@ -99,9 +99,7 @@ def test_good_files_of_every_format_are_accepted(
 
 
 @pytest.mark.slow
-def test_an_upload_whose_check_takes_too_long_is_refused_and_stays_open(
-    tmp_path: Path, assert_problem: Callable[..., None]
-) -> None:
+def test_an_upload_whose_check_takes_too_long_is_refused_and_stays_open(tmp_path: Path) -> None:
     content = tar(20_000)
     with client_of(tmp_path, upload_check_seconds=0.01) as client:
         announced = client.post("/v1/uploads", json={"format": "tar", "size": len(content)})

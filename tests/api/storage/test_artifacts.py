@@ -1,7 +1,7 @@
 """Artifacts behave the same in a folder and in remote storage."""
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import boto3
@@ -10,8 +10,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from moto.server import ThreadedMotoServer
 
 from api.storage.artifacts import Artifacts, open_artifacts
-
-ListKeys = Callable[[Artifacts, str], list[str]]
+from tests.api.stored_results import keys_below
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +85,7 @@ def test_the_folders_in_a_folder_are_listed_without_its_neighbours(
     assert artifacts.list_folders("jobs/none") == []
 
 
-def test_deleting_a_folder_leaves_its_neighbours(
-    artifacts: Artifacts, file: Path, keys_below: ListKeys
-) -> None:
+def test_deleting_a_folder_leaves_its_neighbours(artifacts: Artifacts, file: Path) -> None:
     for key in ("jobs/one/a1/scores", "jobs/one/a2/scores", "jobs/one-more/a1/scores"):
         artifacts.put(file, key)
 
@@ -97,7 +94,7 @@ def test_deleting_a_folder_leaves_its_neighbours(
     assert keys_below(artifacts, "jobs") == ["jobs/one-more/a1/scores"]
 
 
-def test_deleting_a_missing_folder_is_no_error(artifacts: Artifacts, keys_below: ListKeys) -> None:
+def test_deleting_a_missing_folder_is_no_error(artifacts: Artifacts) -> None:
     artifacts.delete_prefix("jobs/none")
 
     assert keys_below(artifacts, "jobs") == []

@@ -2,70 +2,46 @@
 
 import io
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from sqlalchemy import Engine
 
 from api.jobs.marks import encode_marks
-from api.jobs.queue import claim, succeed
-from api.jobs.store import Job, SubmitLimits, submit
+from api.jobs.store import SubmitLimits, submit
 from api.jobs.stored_result import StoredResult
-from api.settings import Settings
-from api.storage.artifacts import Artifacts
-from api.worker.job_observer import Observer
-from api.worker.job_runner import run_job
 from difficulty_service.base.errors import CleaningError
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.marks.record import SCHEMA, MarkedSample, to_table
+from tests.api.worker.bench import Bench
 from tests.factories import named
 from tests.small_network import SMALL
 
 KEEP, DROP = MarkedSample("", Mark.KEEP), MarkedSample("", Mark.DROP)
 TO_CAT, TO_FOX = MarkedSample("", Mark.RELABEL, "cat"), MarkedSample("", Mark.RELABEL, "fox")
 
-Run = Callable[..., StoredResult]
 
-
-@pytest.fixture
-def run(sqlite_engine: Engine, settings: Settings, artifacts: Artifacts, photos: Path) -> Run:
+def run(
+    bench: Bench, marks: dict[str, MarkedSample] | None, source: str | None = None
+) -> StoredResult:
     """Runs a job on the photos with marks."""
-    assert photos.is_dir()
-
-    def run_it(marks: dict[str, MarkedSample] | None, source: str | None = None) -> StoredResult:
-        request = {"dataset": {"root": "pictures", "path": "photos"}, "backbone": SMALL}
-        if source is not None:
-            request["marks"] = source
-        limits = SubmitLimits(100, 3)
-        encoded = None
-        if marks is not None:
-            later = to_table(named(marks).samples.values())
-            encoded = encode_marks(SCHEMA.empty_table(), later)
-        submit(sqlite_engine, "", request, None, limits, encoded)
-        job: Job | None = claim(sqlite_engine, "worker", "cpu", 60.0)
-        assert job is not None
-        result = run_job(job, settings, sqlite_engine, artifacts, Observer(lambda _: None))
-        assert succeed(sqlite_engine, job, result)
-        return result
-
-    return run_it
+    request = {"dataset": {"root": "pictures", "path": "photos"}, "backbone": SMALL}
+    if source is not None:
+        request["marks"] = source
+    encoded = None
+    if marks is not None:
+        later = to_table(named(marks).samples.values())
+        encoded = encode_marks(SCHEMA.empty_table(), later)
+    submit(bench.engine, "", request, None, SubmitLimits(100, 3), encoded)
+    return bench.finish(bench.claim_next())
 
 
-def test_labels_follow_the_marks_and_dropped_images_are_gone(
-    run: Run, artifacts: Artifacts
-) -> None:
+def test_labels_follow_the_marks_and_dropped_images_are_gone(bench: Bench) -> None:
     marks = {"bird/03.png": TO_CAT, "bird/04.png": TO_FOX, "cat/05.png": DROP, "cat/06.png": KEEP}
 
-    source = run(None).prefix.split("/")[1]
-    result = run(marks, source)
+    source = run(bench, None).prefix.split("/")[1]
+    result = run(bench, marks, source)
 
-    table: pa.Table
-    with artifacts.open(f"{result.prefix}/scores.parquet") as file:
-        table = pq.read_table(file)
+    table = bench.table(result)
     known = json.loads(table.schema.metadata[b"difficulty"])
     said = f"Round 2: 2 relabelled, 1 dropped, 1 kept · {known['newly_doubtful']} newly doubtful"
     assert result.warnings[0] == f"{said}, by the marks of job {source}"
@@ -77,12 +53,12 @@ def test_labels_follow_the_marks_and_dropped_images_are_gone(
     ]
     assert result.class_names == ("bird", "cat", "fox")
     assert any("the new class 'fox'" in warning for warning in result.warnings)
-    with artifacts.open(f"{result.prefix}/vectors.npy") as file:
+    with bench.artifacts.open(f"{result.prefix}/vectors.npy") as file:
         assert len(np.load(io.BytesIO(file.read()))) == 39
 
 
-def test_a_job_whose_dataset_has_none_of_the_marked_images_says_so(run: Run) -> None:
+def test_a_job_whose_dataset_has_none_of_the_marked_images_says_so(bench: Bench) -> None:
     with pytest.raises(CleaningError, match="none of 1 marked sample is in the dataset") as caught:
-        run({"elsewhere.png": DROP})
+        run(bench, {"elsewhere.png": DROP})
 
     assert caught.value.parameter == "marks"

@@ -1,6 +1,6 @@
 """Jobs whose weights are downloaded first, and what their owners see of that."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,17 +8,15 @@ import timm
 import torch
 from fastapi.testclient import TestClient
 from safetensors.torch import save
-from sqlalchemy import Engine
 
 from api.jobs.queue import Progress, claim, heartbeat
 from api.jobs.store import Job, events_after, get_job
-from api.settings import Settings
-from api.storage.artifacts import Artifacts
 from api.worker.job_messages import Stage
 from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from difficulty_service.backbones.downloads import DownloadProgress
 from difficulty_service.base.errors import WeightsTooLarge
+from tests.api.worker.bench import Bench
 from tests.hub import Hub, serving, use_hub
 from tests.service import client_of, services_in
 
@@ -38,16 +36,12 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 
 def test_a_job_tells_of_the_download_of_its_weights_and_goes_on_after_it(
-    hub: Hub,
-    claimed: Callable[..., Job],
-    settings: Settings,
-    sqlite_engine: Engine,
-    artifacts: Artifacts,
+    bench: Bench, hub: Hub
 ) -> None:
     told: list[Progress | Stage] = []
-    job = claimed(backbone=BACKBONE)
+    job = bench.claim(backbone=BACKBONE)
 
-    run_job(job, settings, sqlite_engine, artifacts, Observer(told.append, told.append))
+    run_job(job, bench.settings, bench.engine, bench.artifacts, Observer(told.append, told.append))
 
     (content,) = hub.files.values()
     downloads = [each.download for each in told if isinstance(each, Progress) and each.download]
@@ -59,16 +53,12 @@ def test_a_job_tells_of_the_download_of_its_weights_and_goes_on_after_it(
 
 
 def test_a_job_with_weights_above_the_limit_fails_and_names_the_setting(
-    hub: Hub,
-    claimed: Callable[..., Job],
-    settings: Settings,
-    sqlite_engine: Engine,
-    artifacts: Artifacts,
+    bench: Bench, hub: Hub
 ) -> None:
-    limited = settings.model_copy(update={"max_download_bytes": 1024})
+    limited = bench.with_settings(max_download_bytes=1024)
 
     with pytest.raises(WeightsTooLarge) as refused:
-        run_job(claimed(backbone=BACKBONE), limited, sqlite_engine, artifacts, Observer())
+        limited.run(limited.claim(backbone=BACKBONE))
 
     assert refused.value.remedy[-1].parameter == "max_download_bytes"
     assert hub.downloads == []
@@ -104,15 +94,13 @@ def claimed_job(client: TestClient) -> Job:
     return job
 
 
-def test_the_events_of_a_job_have_its_download(
-    sqlite_engine: Engine, claimed: Callable[..., Job]
-) -> None:
-    job = claimed()
+def test_the_events_of_a_job_have_its_download(bench: Bench) -> None:
+    job = bench.claim()
 
-    heartbeat(sqlite_engine, job, 60.0, Progress(download=DownloadProgress(1, None)))
+    heartbeat(bench.engine, job, 60.0, Progress(download=DownloadProgress(1, None)))
 
-    assert events_after(sqlite_engine, job.id, 0, 10)[-1].data["download"] == {
+    assert events_after(bench.engine, job.id, 0, 10)[-1].data["download"] == {
         "done": 1,
         "total": None,
     }
-    assert get_job(sqlite_engine, None, job.id) is not None
+    assert get_job(bench.engine, None, job.id) is not None

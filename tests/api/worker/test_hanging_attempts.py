@@ -5,32 +5,19 @@ A process that was frozen by SIGSTOP stands for any that hangs: it answers nothi
 
 import signal
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from api.jobs.queue import live_workers
-from api.jobs.store import Job
 from difficulty_service.bodies.jobs import JobError
-from tests.small_network import SLOW
-
-LONG = {"backbone": SLOW, "augment_runs": 8}
-"""Fields of a job whose images take long enough to interrupt it."""
-
-Submit = Callable[..., Job]
-Attempting = Callable[..., AbstractContextManager[Any]]
+from tests.api.worker.bench import LONG, Bench, is_running
 
 
 @pytest.mark.slow
-def test_an_attempt_whose_process_dies_is_repeated_by_the_same_worker(
-    submitted: Submit, attempting: Attempting
-) -> None:
-    submitted(**LONG)
+def test_an_attempt_whose_process_dies_is_repeated_by_the_same_worker(bench: Bench) -> None:
+    bench.submit(**LONG)
 
-    with attempting() as attempt:
+    with bench.attempting() as attempt:
         attempt.wait_for_progress()
         attempt.send(signal.SIGKILL)
     requeued = attempt.stored()
@@ -41,13 +28,11 @@ def test_an_attempt_whose_process_dies_is_repeated_by_the_same_worker(
     assert "by signal 9 (perhaps for lack of memory)" in requeued.error.detail
 
 
-def test_a_job_whose_process_dies_each_time_fails_with_the_reason(
-    submitted: Submit, attempting: Attempting
-) -> None:
-    submitted(**LONG)
+def test_a_job_whose_process_dies_each_time_fails_with_the_reason(bench: Bench) -> None:
+    bench.submit(**LONG)
 
     for _ in range(3):
-        with attempting(frozen=True) as attempt:
+        with bench.attempting(frozen=True) as attempt:
             attempt.send(signal.SIGABRT)
             attempt.send(signal.SIGCONT)
 
@@ -58,11 +43,11 @@ def test_a_job_whose_process_dies_each_time_fails_with_the_reason(
 
 
 def test_a_process_that_does_not_answer_is_killed_once_the_stage_took_too_long(
-    submitted: Submit, attempting: Attempting
+    bench: Bench,
 ) -> None:
-    submitted()
+    bench.submit()
 
-    with attempting(frozen=True, stage_seconds=0.2) as attempt:
+    with bench.attempting(frozen=True, stage_seconds=0.2) as attempt:
         process = attempt.process.pid
 
     assert attempt.stored().error == JobError(
@@ -74,14 +59,12 @@ def test_a_process_that_does_not_answer_is_killed_once_the_stage_took_too_long(
 
 
 @pytest.mark.slow
-def test_listing_that_takes_too_long_fails_the_job_at_once(
-    submitted: Submit, attempting: Attempting, photos: Path
-) -> None:
+def test_listing_that_takes_too_long_fails_the_job_at_once(bench: Bench) -> None:
     for number in range(4000):
-        (photos / f"class {number:04d}").mkdir()
-    submitted()
+        (bench.photos / f"class {number:04d}").mkdir()
+    bench.submit()
 
-    with attempting(listing_seconds=0.01) as attempt:
+    with bench.attempting(listing_seconds=0.01) as attempt:
         pass
 
     failed = attempt.stored()
@@ -92,12 +75,10 @@ def test_listing_that_takes_too_long_fails_the_job_at_once(
     assert "DIFFICULTY_LISTING_SECONDS" in failed.error.remedy
 
 
-def test_a_job_that_takes_too_long_is_ended_although_it_makes_progress(
-    submitted: Submit, attempting: Attempting
-) -> None:
-    submitted(**LONG)
+def test_a_job_that_takes_too_long_is_ended_although_it_makes_progress(bench: Bench) -> None:
+    bench.submit(**LONG)
 
-    with attempting(job_seconds=0.2) as attempt:
+    with bench.attempting(job_seconds=0.2) as attempt:
         process = attempt.process.pid
 
     failed = attempt.stored()
@@ -110,14 +91,13 @@ def test_a_job_that_takes_too_long_is_ended_although_it_makes_progress(
 
 
 @pytest.mark.slow
-def test_an_image_that_takes_too_long_is_named(
-    submitted: Submit, attempting: Attempting, photos: Path
-) -> None:
-    # Python decodes numbers as text, which takes seconds even for as many as are allowed.
-    (photos / "cat" / "slow.ppm").write_bytes(b"P3 1990 2000 255\n" + b"1 " * (3 * 1990 * 2000))
-    submitted()
+def test_an_image_that_takes_too_long_is_named(bench: Bench) -> None:
+    (bench.photos / "cat" / "slow.ppm").write_bytes(
+        b"P3 1990 2000 255\n" + b"1 " * (3 * 1990 * 2000)
+    )
+    bench.submit()
 
-    with attempting(image_seconds=2.0) as attempt:
+    with bench.attempting(image_seconds=2.0) as attempt:
         pass
 
     requeued = attempt.stored()
@@ -128,12 +108,10 @@ def test_an_image_that_takes_too_long_is_named(
 
 
 @pytest.mark.slow
-def test_a_worker_whose_process_does_not_answer_counts_as_dead(
-    submitted: Submit, attempting: Attempting
-) -> None:
-    submitted()
+def test_a_worker_whose_process_does_not_answer_counts_as_dead(bench: Bench) -> None:
+    bench.submit()
 
-    with attempting(frozen=True, lease=0.5) as attempt:
+    with bench.attempting(frozen=True, lease=0.5) as attempt:
         while not live_workers(attempt.engine, within=0.5):
             time.sleep(0.01)
         while live_workers(attempt.engine, within=0.5):
@@ -143,7 +121,3 @@ def test_a_worker_whose_process_does_not_answer_counts_as_dead(
 
     assert (renewed.state, renewed.attempt) == ("running", 1)
     assert attempt.stored().state == "succeeded"
-
-
-def is_running(process: int | None) -> bool:
-    return process is not None and Path(f"/proc/{process}").exists()

@@ -2,10 +2,8 @@
 
 import io
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
 
 import boto3
 import pyarrow.parquet as pq
@@ -18,16 +16,12 @@ from starlette.testclient import TestClient
 from api.app import create_app
 from api.http.problems import Problem
 from api.jobs.folders import look_into
-from api.jobs.store import Job
 from api.logs import printable_settings, set_up_logging
 from api.settings import Settings
+from tests.api.worker.bench import Bench
 
 KEY, SECRET, BUCKET = "AKIAQ2WESRXT", "h3dgehog/s3cr3t", "tenants-pictures"
 CREDENTIALS = (KEY, "h3dgehog", "s3cr3t")
-
-Submit = Callable[..., Job]
-Working = Callable[[Settings], AbstractContextManager[Thread]]
-Wait = Callable[[Job, str], Job]
 
 
 @pytest.fixture
@@ -77,25 +71,18 @@ def everything_in(engine: Engine) -> str:
 
 
 @pytest.mark.slow
-def test_no_result_event_answer_or_log_names_its_address(
-    settings: Settings,
-    sqlite_engine: Engine,
-    submitted: Submit,
-    working: Working,
-    wait_for: Wait,
-    log: io.StringIO,
-) -> None:
-    scored = submitted()
-    missing = submitted(dataset={"root": "pictures", "path": "nowhere"})
-    damaged = submitted(dataset={"root": "pictures", "path": "table.parquet"})
-    strict = submitted(on_error="stop")
+def test_no_result_event_answer_or_log_names_its_address(bench: Bench, log: io.StringIO) -> None:
+    scored = bench.submit()
+    missing = bench.submit(dataset={"root": "pictures", "path": "nowhere"})
+    damaged = bench.submit(dataset={"root": "pictures", "path": "table.parquet"})
+    strict = bench.submit(on_error="stop")
 
-    with working(settings):
-        wait_for(scored, "succeeded")
+    with bench.working():
+        bench.wait_for(scored, "succeeded")
         for job in (missing, damaged, strict):
-            wait_for(job, "failed")
-    seen = [everything_in(sqlite_engine)]
-    with TestClient(create_app(settings), base_url="http://localhost") as client:
+            bench.wait_for(job, "failed")
+    seen = [everything_in(bench.engine)]
+    with TestClient(create_app(bench.settings), base_url="http://localhost") as client:
         for job in (scored, missing, damaged, strict):
             addresses = [f"/v1/jobs/{job.id}{page}" for page in ("", "/errors", "/events")]
             seen += [client.get(address).text for address in addresses]
@@ -104,19 +91,19 @@ def test_no_result_event_answer_or_log_names_its_address(
             seen.append(page.text)
         assert "broken.png" in client.get(f"/v1/jobs/{scored.id}/errors").text
         seen.append(client.get("/v1/backbones").text + client.get("/").text)
-    files = list(Path(settings.artifact_root).rglob("*.parquet"))
+    files = list(Path(bench.settings.artifact_root).rglob("*.parquet"))
     assert files
     seen += [str(pq.read_metadata(file).metadata) + str(pq.read_table(file)) for file in files]
     assert "pictures/nowhere" in seen[0]
     assert not [word for word in (*CREDENTIALS, BUCKET) for each in seen if word in each]
     # The operator may see the address, but not the credentials.
-    logged = log.getvalue() + str(printable_settings(settings))
+    logged = log.getvalue() + str(printable_settings(bench.settings))
     assert BUCKET in logged
     assert not [word for word in CREDENTIALS if word in logged]
 
 
-def test_a_folder_in_a_storage_is_listed_without_its_address(settings: Settings) -> None:
-    top, photos = (look_into(settings, "pictures", path, 0) for path in ("", "photos"))
+def test_a_folder_in_a_storage_is_listed_without_its_address(bench: Bench) -> None:
+    top, photos = (look_into(bench.settings, "pictures", path, 0) for path in ("", "photos"))
 
     assert [(each.path, each.kind) for each in top.entries] == [
         ("photos", "folder"),
@@ -126,5 +113,5 @@ def test_a_folder_in_a_storage_is_listed_without_its_address(settings: Settings)
     assert {each.path for each in photos.entries} == {f"photos/{e.name}" for e in photos.entries}
     assert not any(secret in top.model_dump_json() for secret in (*CREDENTIALS, BUCKET))
     with pytest.raises(Problem, match="no folder 'nowhere'") as caught:
-        look_into(settings, "pictures", "nowhere", 0)
+        look_into(bench.settings, "pictures", "nowhere", 0)
     assert BUCKET not in caught.value.detail

@@ -9,17 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sqlalchemy import Engine
 
 from api.jobs.failures import describe_failure
-from api.jobs.store import Job
-from api.settings import Settings
-from api.storage.artifacts import Artifacts
 from api.worker import job_observer
-from api.worker.job_observer import Observer
-from api.worker.job_runner import run_job
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.bodies.jobs import JobError
+from tests.api.worker.bench import Bench
 from tests.factories import png_of
 
 Fail = Callable[..., JobError]
@@ -30,16 +25,13 @@ def png(shade: int) -> bytes:
 
 
 @pytest.fixture
-def fail(
-    claimed: Callable[..., Job], sqlite_engine: Engine, settings: Settings, artifacts: Artifacts
-) -> Fail:
+def fail(bench: Bench) -> Fail:
     """Runs a job on a file in the root; returns the failure that its owner is told."""
 
     def run(name: str, **changes: int) -> JobError:
-        changed = settings.model_copy(update=changes)
-        job = claimed(dataset={"root": "pictures", "path": name})
+        job = bench.claim(dataset={"root": "pictures", "path": name})
         with pytest.raises(DifficultyError) as caught:
-            run_job(job, changed, sqlite_engine, artifacts, Observer())
+            bench.with_settings(**changes).run(job)
         failure = describe_failure(caught.value, {})
         assert not failure.retry
         return failure.error

@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
@@ -20,6 +19,7 @@ from api.settings import Settings
 from api.storage.database import open_database
 from api.storage.keys import create_key
 from tests.factories import unpack_map
+from tests.service import listening_url
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
@@ -32,23 +32,14 @@ TIMEOUT = 120.0
 
 @dataclass(frozen=True)
 class Explorer:
-    """A running service.
+    """A running service."""
 
-    Attributes:
-        url: Address that it listens on.
-        secret: A key with the scope write.
-        read_only: A key with the scope read-all.
-        job: Id of a finished job.
-        scores: Rows of its score file.
-        folder: Folder with the images that jobs may read.
-    """
-
-    url: str
-    secret: str
-    read_only: str
-    job: str
-    scores: list[dict[str, Any]]
-    folder: Path
+    url: str  # address that it listens on
+    secret: str  # a key with the scope write
+    read_only: str  # a key with the scope read-all
+    job: str  # id of a finished job
+    scores: list[dict[str, Any]]  # rows of its score file
+    folder: Path  # folder with the images that jobs may read
 
     def client(self) -> httpx2.Client:
         """A client with the key."""
@@ -125,21 +116,6 @@ def write_images(folder: Path) -> None:
             file = HOSTILE if (label, number) == (0, 0) else f"{name[0]}{number:02}.png"
             Image.fromarray(pixels.astype(np.uint8)).save(folder / name / file)
     (folder / CLASSES[0] / "damaged.png").write_bytes(b"no image")
-
-
-def listening_url(process: ForkServerProcess, log: Path) -> str:
-    """URL of the server from its log, once it answers there."""
-    while process.is_alive():
-        for line in log.read_text().splitlines() if log.exists() else ():
-            event = json.loads(line) if line.startswith("{") else {}
-            if event.get("event") == "listening":
-                with httpx2.Client(
-                    transport=httpx2.HTTPTransport(retries=50), timeout=TIMEOUT
-                ) as client:
-                    client.get(event["url"] + "/healthz").raise_for_status()
-                return str(event["url"])
-        time.sleep(0.05)
-    pytest.fail(f"the server ended: {log.read_text()}")
 
 
 @pytest.fixture

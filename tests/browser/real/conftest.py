@@ -31,21 +31,13 @@ Exploring = Callable[[str, Path], AbstractContextManager[str]]
 
 @dataclass(frozen=True)
 class Scored:
-    """What a person has after the first command.
+    """What a person has after the first command."""
 
-    Attributes:
-        folder: Folder in which the commands run.
-        output: What the command printed.
-        seconds: Time that it took.
-        rows: Rows of the score file.
-        pictures: The encoded image of every sample.
-    """
-
-    folder: Path
-    output: str
-    seconds: float
-    rows: list[dict[str, Any]]
-    pictures: dict[str, bytes]
+    folder: Path  # folder in which the commands run
+    output: str  # what the command printed
+    seconds: float  # time that it took
+    rows: list[dict[str, Any]]  # rows of the score file
+    pictures: dict[str, bytes]  # the encoded image of every sample
 
 
 @pytest.fixture(scope="session")

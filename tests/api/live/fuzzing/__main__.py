@@ -55,19 +55,12 @@ Answers = Iterator[tuple[str, Answer]]
 
 @dataclass(frozen=True)
 class Fuzzer:
-    """Sends what belongs to a number.
+    """Sends what belongs to a number."""
 
-    Attributes:
-        wire: The connection.
-        key: Header with the key.
-        folder: Folder for tables.
-        targets: Valid requests.
-    """
-
-    wire: Wire
-    key: dict[str, str]
-    folder: Path
-    targets: list[Target]
+    wire: Wire  # the connection
+    key: dict[str, str]  # header with the key
+    folder: Path  # folder for tables
+    targets: list[Target]  # valid requests
 
     def send(self, number: int) -> Answers:
         """What is sent for a number, in words, and its answers."""
@@ -162,17 +155,11 @@ def scored_by(fuzzer: Fuzzer, job: str) -> Scored:
 
 @dataclass
 class Report:
-    """Prints what was found, by several threads.
+    """Prints what was found, by several threads."""
 
-    Attributes:
-        statuses: Number of answers of each status.
-        numbers: Number of numbers that were sent.
-        lock: Held by the thread that changes these or prints.
-    """
-
-    statuses: Counter[int] = field(default_factory=Counter)
-    numbers: int = 0
-    lock: Lock = field(default_factory=Lock)
+    statuses: Counter[int] = field(default_factory=Counter)  # number of answers of each status
+    numbers: int = 0  # number of numbers that were sent
+    lock: Lock = field(default_factory=Lock)  # held by the thread that changes these or prints
 
     def add(self, number: int, answers: Answers) -> None:
         """Counts the answers for a number, and prints those that no service should give."""

@@ -44,36 +44,22 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Scored:
-    """What requests may name.
+    """What requests may name."""
 
-    Attributes:
-        job: Id of a finished job.
-        upload: Id of an upload that has not begun.
-        sample_id: Id of a sample of the job.
-        classes: Its classes.
-        dim: Number of features of its samples.
-    """
-
-    job: str
-    upload: str
-    sample_id: str
-    classes: list[str]
-    dim: int
+    job: str  # id of a finished job
+    upload: str  # id of an upload that has not begun
+    sample_id: str  # id of a sample of the job
+    classes: list[str]  # its classes
+    dim: int  # number of features of its samples
 
 
 @dataclass(frozen=True)
 class Target:
-    """A valid request and its body before it is encoded.
+    """A valid request and its body before it is encoded."""
 
-    Attributes:
-        request: The request without its body.
-        body: JSON, the fields of a form (a dict with the content type of forms), or bytes.
-        weight: How often it is chosen, beside 1.
-    """
-
-    request: Request
-    body: Any = b""
-    weight: int = 1
+    request: Request  # the request without its body
+    body: Any = b""  # JSON, the fields of a form (a dict with the content type of forms), or bytes
+    weight: int = 1  # how often it is chosen, beside 1
 
 
 def targets_of(scored: Scored) -> list[Target]:

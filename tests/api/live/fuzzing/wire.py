@@ -13,21 +13,13 @@ HEAD_SECONDS = 0.3
 
 @dataclass(frozen=True)
 class Request:
-    """A request that is still to be written out.
+    """A request that is still to be written out."""
 
-    Attributes:
-        method: Its method.
-        path: Path, whose characters are percent-encoded where they must be.
-        query: Fields of the query.
-        headers: Headers besides those of the connection.
-        body: The body.
-    """
-
-    method: str
-    path: str
-    query: dict[str, str] = field(default_factory=dict)
-    headers: dict[str, str] = field(default_factory=dict)
-    body: bytes = b""
+    method: str  # its method
+    path: str  # path, whose characters are percent-encoded where they must be
+    query: dict[str, str] = field(default_factory=dict)  # fields of the query
+    headers: dict[str, str] = field(default_factory=dict)  # headers besides those of the connection
+    body: bytes = b""  # the body
 
     def head(self) -> bytes:
         """Its line and headers, with the blank line at their end."""
@@ -58,15 +50,10 @@ class Answer:
 
 @dataclass
 class Wire:
-    """Sends requests to one address.
+    """Sends requests to one address."""
 
-    Attributes:
-        address: Host and port.
-        connection: The open connection, if there is one.
-    """
-
-    address: tuple[str, int]
-    connection: socket.socket | None = None
+    address: tuple[str, int]  # host and port
+    connection: socket.socket | None = None  # the open connection, if there is one
 
     def send(self, request: Request) -> Answer:
         """The answer to a request; a connection that was closed meanwhile is replaced once."""
