@@ -54,6 +54,8 @@ from difficulty_service.settings.options import ReadingOptions
 SOURCE_FILE = "features.txt"
 """File that names the folder of the features that the other files were made of."""
 
+LONGEST_SOURCE = 10_000  # bytes
+
 
 def add_features(artifact_root: str, job: Job, folder: Path) -> None:
     """Adds the map and the vectors of a job's images, unless they are made of this folder already.
@@ -72,8 +74,8 @@ def add_features(artifact_root: str, job: Job, folder: Path) -> None:
 
 def has_features_of(artifact_root: str, job: Job, folder: Path) -> bool:
     """Whether the map and the vectors of a job's images are made of the features in a folder."""
-    known = _read(open_artifacts(artifact_root), f"{attempt_prefix(job)}/{SOURCE_FILE}")
-    return known == _source(folder)
+    key = f"{attempt_prefix(job)}/{SOURCE_FILE}"
+    return open_artifacts(artifact_root).read_text(key, LONGEST_SOURCE) == _source(folder)
 
 
 def remove_features_files(artifacts: Artifacts, job: Job) -> None:
@@ -114,14 +116,6 @@ def make_features_files(artifact_root: str, job: Job, folder: Path) -> None:
         (local / SOURCE_FILE).write_text(_source(folder))
         for file in (*files, local / SOURCE_FILE):
             artifacts.put(file, f"{prefix}/{file.name}")
-
-
-def _read(artifacts: Artifacts, key: str) -> str:
-    try:
-        with artifacts.open(key) as file:
-            return str(file.read().decode())
-    except FileNotFoundError:
-        return ""
 
 
 def root_and_path(location: str) -> tuple[tuple[str, str], str]:

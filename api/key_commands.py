@@ -29,12 +29,7 @@ YES = ("", "y", "Y", "yes")
 
 @needs_extra('"difficulty keys create"', "serve")
 def create(
-    name: str,
-    /,
-    *,
-    scopes: str = "write",
-    expires: str | None = None,
-    roots: str | None = None,
+    name: str, /, *, scopes: str = "write", expires: str | None = None, roots: str | None = None
 ) -> None:
     """Creates an API key and prints its secret, once.
 

@@ -13,7 +13,7 @@ from api.http.event_streams import EventStreams
 from api.http.fair_queue import FairQueue
 from api.http.needed_services import ProblemPage
 from api.http.problems import Problem
-from api.jobs.default_backbone import settle_default_backbone
+from api.jobs.backbones import settle_default_backbone
 from api.jobs.estimate import Previews, preview_datasets
 from api.jobs.store import Job
 from api.metrics import Metrics
@@ -22,7 +22,7 @@ from api.online.words import WordSearch
 from api.results.attached_tables import AttachedTables
 from api.results.comparisons import Comparisons
 from api.results.maps import Maps, SimilarImages
-from api.results.open_columns import AttachedColumns, ExplorerColumns, OpenColumns
+from api.results.open_columns import AttachedColumns, ColumnFiles, ExplorerColumns, OpenColumns
 from api.results.saved_views import ExplorerViews, SavedViews, StoredViews, views_file
 from api.results.score_columns import OpenScores
 from api.results.searches import Searches
@@ -117,7 +117,11 @@ def open_services(inputs: ServiceInputs) -> Iterator[Services]:
     with ExitStack() as stack:
         engine = connect(inputs.settings.resolved_database_url.get_secret_value())
         stack.callback(engine.dispose)
-        artifacts = _prepare_storage(engine, inputs.settings)
+        migrate(engine)
+        artifacts = open_artifacts(inputs.settings.artifact_root)
+        if inputs.settings.takes_jobs:
+            keep_reserve(engine)
+            require_own_artifacts(engine, artifacts)
         settings = settle_default_backbone(inputs.settings)
         if settings.device not in EVERYWHERE:
             # In another process, since it takes torch.
@@ -151,6 +155,12 @@ def _open_all(
     tsne_maps = stack.enter_context(
         closing(TsneMaps(engine, settings, artifacts, maps, similar_images, open_scores))
     )
+    column_files: ColumnFiles = ExplorerColumns(settings)
+    saved_views: SavedViews = ExplorerViews(views_file(settings))
+    if settings.takes_jobs:
+        column_files = AttachedColumns(engine, settings, artifacts)
+        saved_views = StoredViews(engine)
+    weights = None if inputs.rounds is None else inputs.rounds.explored.weights
     return Services(
         settings=settings,
         engine=engine,
@@ -163,9 +173,9 @@ def _open_all(
         rounds=inputs.rounds,
         is_stopping=inputs.is_stopping,
         open_scores=open_scores,
-        open_columns=_open_columns(engine, settings, artifacts, open_scores),
+        open_columns=OpenColumns(column_files, open_scores),
         attached_tables=attached_tables,
-        saved_views=_open_views(engine, settings),
+        saved_views=saved_views,
         searches=Searches(settings.filter_seconds, inputs.is_stopping),
         maps=maps,
         similar_images=similar_images,
@@ -174,7 +184,7 @@ def _open_all(
         thumbnails=thumbnails,
         scoring_process=scoring_process,
         scoring_models=ScoringModels(artifacts, scoring_process),
-        word_search=_open_word_search(inputs, artifacts, scoring_process),
+        word_search=WordSearch(artifacts, scoring_process, weights, inputs.awaits_features),
         upload_checks=upload_checks,
         previews=previews,
     )
@@ -202,35 +212,6 @@ def _pixels_of(open_scores: OpenScores, job: Job) -> Pixels | None:
         return Pixels.of(open_scores.get(job).provenance.preprocessing)
     except Problem:
         return None
-
-
-def _open_columns(
-    engine: Engine, settings: Settings, artifacts: Artifacts, open_scores: OpenScores
-) -> OpenColumns:
-    if settings.takes_jobs:
-        return OpenColumns(AttachedColumns(engine, settings, artifacts), open_scores)
-    return OpenColumns(ExplorerColumns(settings), open_scores)
-
-
-def _open_views(engine: Engine, settings: Settings) -> SavedViews:
-    return StoredViews(engine) if settings.takes_jobs else ExplorerViews(views_file(settings))
-
-
-def _open_word_search(
-    inputs: ServiceInputs, artifacts: Artifacts, process: ScoringProcess
-) -> WordSearch:
-    weights = None if inputs.rounds is None else inputs.rounds.explored.weights
-    return WordSearch(artifacts, process, weights, inputs.awaits_features)
-
-
-def _prepare_storage(engine: Engine, settings: Settings) -> Artifacts:
-    """Upgrades the tables, and opens the artifacts, which have to be those of the database."""
-    migrate(engine)
-    artifacts = open_artifacts(settings.artifact_root)
-    if settings.takes_jobs:
-        keep_reserve(engine)
-        require_own_artifacts(engine, artifacts)
-    return artifacts
 
 
 def _choose_device(name: str) -> None:

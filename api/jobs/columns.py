@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, delete, insert, select, update
 
 from api.http.problems import conflict, not_found
 from api.jobs.joined_table import JoinedTable
@@ -42,12 +42,12 @@ def attached_tables(engine: Engine, job_id: str) -> Sequence[AttachedTable]:
 def _tables(connection: Connection, job_id: str) -> list[AttachedTable]:
     query = select(JOB_COLUMNS).where(JOB_COLUMNS.c.job == job_id)
     rows = connection.execute(query.order_by(JOB_COLUMNS.c.attached_at, JOB_COLUMNS.c.name))
-    return [_table(row) for row in rows]
-
-
-def _table(row: Row[tuple[object, ...]]) -> AttachedTable:
-    joined = JoinedTable.of(json.loads(row.joined))
-    return AttachedTable(row.name, row.version, joined, row.attached_at)
+    return [
+        AttachedTable(
+            row.name, row.version, JoinedTable.of(json.loads(row.joined)), row.attached_at
+        )
+        for row in rows
+    ]
 
 
 @retry

@@ -211,14 +211,6 @@ def jobs_in_turn(at: float) -> sa.Select[tuple[str]]:
     )
 
 
-def _take_turn(connection: sa.Connection, owner: str) -> None:
-    """Counts the claim, which leaves the next one to another owner."""
-    last = connection.execute(sa.select(sa.func.max(TURNS.c.turn))).scalar_one() or 0
-    values = {"turn": last + 1}
-    taken = INSERTS[connection.dialect.name](TURNS).values(owner=owner, **values)
-    connection.execute(taken.on_conflict_do_update(index_elements=["owner"], set_=values))
-
-
 def _shorten_leases(connection: sa.Connection) -> None:
     """Has leases end in time that the clock, set back since, would have end too late.
 
@@ -263,7 +255,11 @@ def _assign(
     }
     assigned = sa.update(JOBS).where(JOBS.c.id == row.id).values(values).returning(*JOBS.c)
     job = job_of(connection.execute(assigned).one())
-    _take_turn(connection, job.owner)
+    # Counts the claim, which leaves the next one to another owner.
+    last = connection.execute(sa.select(sa.func.max(TURNS.c.turn))).scalar_one() or 0
+    turn = {"turn": last + 1}
+    taken = INSERTS[connection.dialect.name](TURNS).values(owner=job.owner, **turn)
+    connection.execute(taken.on_conflict_do_update(index_elements=["owner"], set_=turn))
     event = {"state": "running", "attempt": job.attempt, "device": worker["device"]}
     add_event(connection, job.id, "state", event)
     return job

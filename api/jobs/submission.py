@@ -7,8 +7,8 @@ from sqlalchemy import Engine
 
 from api.http.principals import Principal
 from api.http.problems import conflict, forbidden, invalid
+from api.jobs.backbones import is_offered, offered_backbones
 from api.jobs.dataset import resolve_dataset, root_boundary
-from api.jobs.offered_backbones import is_offered, offered_backbones
 from api.jobs.store import Job, SubmitLimits, own_job
 from api.settings import Settings
 from api.storage.space import require_space

@@ -9,13 +9,13 @@ from fastapi import APIRouter, Form, Request, UploadFile
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api.http.api_keys import WriteKey
 from api.http.problem_responses import problem_of
 from api.http.problems import Problem
 from api.http.public_text import hide_paths, public_names
 from api.pages.rendering import redirect
 from api.pages.scored import ScoredJob, SeenJob
 from api.results.table_joining import LONGEST_NAME, SentTable, check_name
+from api.routes.callers import Writer
 from api.routes.columns import ChangeableJob, attach_dataset, attach_table, find_columns
 from api.services import services_of
 from difficulty_service.base.errors import DifficultyError
@@ -49,8 +49,7 @@ def show_columns(job: SeenJob) -> Response:
 @router.post("")
 async def attach(
     job: ChangeableJob,
-    request: Request,
-    key: WriteKey,
+    caller: Writer,
     table: UploadFile,
     names: Annotated[str, Form(max_length=COLUMN_NAMES)] = "",
 ) -> Response:
@@ -62,21 +61,18 @@ async def attach(
 
     async def attach_sent(columns: tuple[str, ...]) -> None:
         sent = SentTable(table.filename or "", columns)
-        await attach_table(request, key, job, sent, write)
+        await attach_table(caller, job, sent, write)
 
-    return await _attach(ScoredJob(request, key, job), Entered("table", names), attach_sent)
+    return await _attach(ScoredJob(caller, job), Entered("table", names), attach_sent)
 
 
 @router.post("/dataset")
 async def attach_own(
-    job: ChangeableJob,
-    request: Request,
-    key: WriteKey,
-    names: Annotated[str, Form(max_length=COLUMN_NAMES)] = "",
+    job: ChangeableJob, caller: Writer, names: Annotated[str, Form(max_length=COLUMN_NAMES)] = ""
 ) -> Response:
     """Attaches columns of the dataset; shows the form again where they cannot be joined."""
-    attach_named = partial(attach_dataset, request, key, job)
-    return await _attach(ScoredJob(request, key, job), Entered("dataset", names), attach_named)
+    attach_named = partial(attach_dataset, caller, job)
+    return await _attach(ScoredJob(caller, job), Entered("dataset", names), attach_named)
 
 
 @router.post("/remove")
@@ -106,8 +102,8 @@ def _page(job: ScoredJob, entered: Entered | None = None) -> Response:
     names = public_names(settings)
     problem = None if entered is None else entered.problem
     values = {
-        "found": find_columns(job.request, job.job),
-        "may_change": settings.takes_jobs and job.key.manages(job.job.owner),
+        "found": find_columns(job.caller.request, job.job),
+        "may_change": settings.takes_jobs and job.caller.key.manages(job.job.owner),
         "problem": "" if problem is None else hide_paths(problem.detail, names)[:LONGEST_PROBLEM],
         "remedy": "" if problem is None else hide_paths(problem.remedy, names),
         "entered": entered,

@@ -8,19 +8,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from pydantic import TypeAdapter, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api.http.api_keys import WriteKey
 from api.http.problems import Problem, reason_of
 from api.jobs.store import list_jobs
 from api.pages.option_fields import OptionField, entered_values, option_fields
 from api.pages.rendering import is_fragment, job_name, redirect, render, words_of
 from api.pages.scored import ScoredJob, SeenJob, seen_job
 from api.results.comparisons import TABLE_FILE
-from api.routes.comparisons import ComparisonId, begin, comparisons
+from api.routes.callers import Writer
+from api.routes.comparisons import ComparisonId, begin
 from api.routes.results import OwnedResult
 from difficulty_service.base.plugins import function_of
 from difficulty_service.bodies.comparison_kinds import Comparison
@@ -45,27 +45,25 @@ def show_list(job: SeenJob) -> Response:
 
 
 @router.post("")
-async def ask(job: OwnedResult, request: Request, key: WriteKey) -> Response:
+async def ask(job: OwnedResult, caller: Writer) -> Response:
     """Begins a comparison; shows the form again where a field is wrong."""
-    async with request.form() as sent:
+    async with caller.request.form() as sent:
         texts = {name: tuple(map(str, sent.getlist(name))) for name in sent}
-    return await run_in_threadpool(_ask, ScoredJob(request, key, job), texts)
+    return await run_in_threadpool(_ask, ScoredJob(caller, job), texts)
 
 
 @router.post("/{comparison_id}/remove")
-def remove(
-    job: OwnedResult, comparison_id: ComparisonId, request: Request, key: WriteKey
-) -> Response:
+def remove(job: OwnedResult, comparison_id: ComparisonId, caller: Writer) -> Response:
     """Deletes a comparison, or stops it."""
-    comparisons(request).delete(key, job, comparison_id)
+    caller.services.comparisons.delete(caller.key, job, comparison_id)
     return redirect(f"/jobs/{job.id}/comparisons")
 
 
 @router.get("/{comparison_id}")
 def show(job: SeenJob, comparison_id: ComparisonId) -> Response:
     """What was found, with pictures of the first of it; until then, how far it is."""
-    request = job.request
-    found = comparisons(request).get(job.key, job.job, comparison_id)
+    request = job.caller.request
+    found = job.services.comparisons.get(job.caller.key, job.job, comparison_id)
     question = COMPARISONS[found.kind]
     values = {
         "found": found,
@@ -90,7 +88,7 @@ def _ask(job: ScoredJob, texts: Mapping[str, tuple[str, ...]]) -> Response:
         body = {"kind": question.kind, **entered_values(_fields(question, texts))}
         if others:
             body[named.field] = others if named.several else others[0]
-        found = begin(job.request, job.key, job.job, ASKED.validate_python(body))
+        found = begin(job.caller, job.job, ASKED.validate_python(body))
     except (Problem, ValidationError, ValueError) as error:
         if isinstance(error, Problem) and error.status == HTTPStatus.NOT_FOUND:
             raise
@@ -119,7 +117,7 @@ def _reason(error: Exception) -> str:
 def _list(
     job: ScoredJob, refused: tuple[str, Mapping[str, tuple[str, ...]], str] | None = None
 ) -> Response:
-    key = job.key
+    key = job.caller.key
     kind, entered, problem = refused or ("", {}, "")
     engine = job.services.engine
     others = list_jobs(engine, None, viewer=key, state="succeeded", limit=MOST_JOBS)
@@ -132,7 +130,7 @@ def _list(
         for each in COMPARISONS.values()
     ]
     values = {
-        "found": comparisons(job.request).list(key, job.job),
+        "found": job.services.comparisons.list(key, job.job),
         "questions": COMPARISONS,
         "forms": forms,
         "others": [each for each in others if each.id != job.job.id and each.kind == job.job.kind],
@@ -162,7 +160,7 @@ def _shown(job: ScoredJob, found: ComparisonPublic) -> Mapping[str, Any]:
     jobs = {job.job.id: job}
     for other in [named] if isinstance(named, str) else named:
         try:
-            jobs[other] = seen_job(other, job.request, job.key)
+            jobs[other] = seen_job(other, job.caller)
         except Problem:  # it is deleted, or not shown to the caller
             continue
     values: dict[str, Any] = {
@@ -177,7 +175,7 @@ def _shown(job: ScoredJob, found: ComparisonPublic) -> Mapping[str, Any]:
     }
     if found.state != "succeeded":
         return values
-    with comparisons(job.request).open(job.key, job.job, found.id, TABLE_FILE) as file:
+    with job.services.comparisons.open(job.caller.key, job.job, found.id, TABLE_FILE) as file:
         table = pq.read_table(file)
     chosen = table if question.listed is None else function_of(question.listed)(table)
     values["total"] = len(chosen)
@@ -201,10 +199,7 @@ def _rows(
 
 
 def _cards(
-    rows: Sequence[Mapping[str, Any]],
-    column: str,
-    sign: str,
-    jobs: Mapping[int, ScoredJob | None],
+    rows: Sequence[Mapping[str, Any]], column: str, sign: str, jobs: Mapping[int, ScoredJob | None]
 ) -> Iterator[tuple[int, tuple[Card, str, str]]]:
     """The card of the sample of each row in its job, by the number of the row."""
     for job in {id(each): each for each in jobs.values() if each is not None}.values():

@@ -13,7 +13,6 @@ from api.http.problems import invalid, not_found
 from api.jobs.marks import SampleMark
 from api.pages.rendering import redirect
 from api.pages.scored import MarkedJob, ScoredJob, SeenJob
-from api.routes.jobs import in_turn
 from api.routes.marks import mark_many, require_few
 from api.routes.results import LARGEST_OFFSET
 from difficulty_service.marks.mark_kinds import Mark
@@ -90,7 +89,7 @@ async def decide_copies(
 ) -> Response:
     """Gives all copies of a group one of their labels, or keeps one with it alone, by marks."""
     queue = job.services.queues.marking
-    return await in_turn(queue, job.request, job.key, _decide_copies, job, form, after)
+    return await job.caller.in_turn(queue, _decide_copies, job, form, after)
 
 
 def _decide_copies(job: ScoredJob, form: CopyDecision, after: int) -> Response:
@@ -103,7 +102,7 @@ def _decide_copies(job: ScoredJob, form: CopyDecision, after: int) -> Response:
     else:
         changes = _decisions(job, rows, form)
     require_few(len(changes))
-    mark_many(job.request, job.key.owner, job.job, changes)
+    mark_many(job.services.engine, job.caller.key.owner, job.job, changes)
     last = "" if form.undo is not None else f"&decided={form.row}"
     return redirect(f"{job.address}/copies?after={after}{last}#copies-{rows[0]}")
 
@@ -173,13 +172,14 @@ def _in_words(job: ScoredJob, rows: Rows, marks: Marks) -> str:
     known = [(row, mark) for row in asked if (mark := marks[row]) is not None]
     if len(known) < len(asked):
         return ""
-    kept = [_name_after(job, row, mark) for row, mark in known if mark.mark is not Mark.DROP]
+    samples = job.samples
+    kept = [
+        mark.label or samples.name_of(int(samples.labels[row]))
+        for row, mark in known
+        if mark.mark is not Mark.DROP
+    ]
     if len(kept) == len(known) and len(set(kept)) == 1:
-        return f"all are {kept[0]}" if job.samples.has_labels else "all are kept"
+        return f"all are {kept[0]}" if samples.has_labels else "all are kept"
     if len(kept) == 1:
-        return f"one is kept: {kept[0]}" if job.samples.has_labels else "one is kept"
+        return f"one is kept: {kept[0]}" if samples.has_labels else "one is kept"
     return "all are dropped" if not kept else "decided one by one"
-
-
-def _name_after(job: ScoredJob, row: int, mark: SampleMark) -> str:
-    return mark.label or job.samples.name_of(int(job.samples.labels[row]))

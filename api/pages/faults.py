@@ -14,7 +14,6 @@ from api.jobs.marks import SampleMark
 from api.pages.rendering import query_of, redirect
 from api.pages.scored import MarkedJob, ScoredJob, SeenJob
 from api.results.column_conditions import IS
-from api.routes.jobs import in_turn
 from api.routes.marks import mark_many
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.pages.cards import Card
@@ -108,9 +107,7 @@ class FaultDecision(BaseModel):
 @router.post("")
 async def decide_faults(job: MarkedJob, form: Annotated[FaultDecision, Form()]) -> Response:
     """Keeps or drops images with a fault, by marks, or takes their marks away."""
-    return await in_turn(
-        job.services.queues.marking, job.request, job.key, _decide_faults, job, form
-    )
+    return await job.caller.in_turn(job.services.queues.marking, _decide_faults, job, form)
 
 
 def _decide_faults(job: ScoredJob, form: FaultDecision) -> Response:
@@ -129,7 +126,7 @@ def _decide_faults(job: ScoredJob, form: FaultDecision) -> Response:
         row: None if form.mark == "none" else SampleMark(row, ids[row].as_py(), Mark(form.mark))
         for row in rows
     }
-    mark_many(job.request, job.key.owner, job.job, changes)
+    mark_many(job.services.engine, job.caller.key.owner, job.job, changes)
     return redirect(f"{job.address}/faults#{form.fault.replace(' ', '-')}")
 
 

@@ -63,19 +63,17 @@ Label = Annotated[str, Form(max_length=4000)]
 
 @router.get("")
 async def show_images(
-    job: SeenJob,
-    query: Conditions,
-    through: Annotated[int | None, Query(ge=0, le=2**53)] = None,
+    job: SeenJob, query: Conditions, through: Annotated[int | None, Query(ge=0, le=2**53)] = None
 ) -> Response:
     """The images that fulfil the conditions, a page at a time; without any, doubtful labels.
 
     As many pages at once as lead `through` the image of a row, for whoever comes back from it.
     """
-    return await searched(job.request, job.key, query, _list_page, job, query, through)
+    return await searched(job.caller, query, _list_page, job, query, through)
 
 
 def _list_page(job: ScoredJob, query: ImageQuery, through: int | None) -> Response:
-    request = job.request
+    request = job.caller.request
     if not request.query_params and job.samples.is_doubtful.any():
         query = replace(query, margin=conditions.DOUBTFUL)
     problem, number, restored = "", PAGE, None
@@ -126,17 +124,17 @@ def delete_view(job: MarkedJob, query: Conditions, name: ViewName) -> Response:
 
 def _views(job: ScoredJob) -> tuple[SavedViews, Reviewed]:
     """Where views are kept, and whose."""
-    return job.services.saved_views, Reviewed(job.job.id, job.key.owner)
+    return job.services.saved_views, Reviewed(job.job.id, job.caller.key.owner)
 
 
 @router.get("/{row}")
 async def show_image(job: SeenJob, row: Row, query: Conditions) -> Response:
     """One image with its scores, the most similar images, and typical ones of two classes."""
-    return await searched(job.request, job.key, query, _one_image, job, row, query)
+    return await searched(job.caller, query, _one_image, job, row, query)
 
 
 def _one_image(job: ScoredJob, row: int, query: ImageQuery) -> Response:
-    if is_fragment(job.request):
+    if is_fragment(job.caller.request):
         existing_card(job, row)
         values = _list_values(job, query, ImagePage([row], None, 1, "")) | {"problem": ""}
         return job.page("cards", IMAGES, values)
@@ -146,10 +144,9 @@ def _one_image(job: ScoredJob, row: int, query: ImageQuery) -> Response:
 @router.get("/{row}/similar")
 async def show_similar(job: SeenJob, row: Row, query: Conditions) -> Response:
     """The most similar images for the page of one image; without a script, the whole page."""
-    request, key = job.request, job.key
-    if is_fragment(request):
-        return await search(request, key, _similar_part, job, row)
-    return await search(request, key, _image_page, job, row, query, is_searched=True)
+    if is_fragment(job.caller.request):
+        return await search(job.caller, _similar_part, job, row)
+    return await search(job.caller, _image_page, job, row, query, is_searched=True)
 
 
 def _similar_part(job: ScoredJob, row: int) -> Response:
@@ -174,7 +171,7 @@ def _image_page(job: ScoredJob, row: int, query: ImageQuery, *, is_searched: boo
         "is_one_image": True,
         "marks": job.marks_of([row]),
         "said": job.said_of(row),
-        "may_decide": job.key.manages(job.job.owner),
+        "may_decide": job.caller.key.manages(job.job.owner),
         "agnostic": None if samples.agnostic is None else float(samples.agnostic[row]),
         "copy_of": samples.copy_of[row].as_py(),
         "column_facts": [(column.name, column.at([row])[0]) for column in job.columns.values()],
@@ -196,7 +193,7 @@ def mark_image(
 ) -> Response:
     """Marks one image by a form, and shows it again."""
     change = _change(job, row, mark, label, query.order)
-    apply_changes(job.request, job.key.owner, job.job, [change])
+    apply_changes(job.services, job.caller.key.owner, job.job, [change])
     return redirect(f"{job.address}/images/{row}{query_of(query.conditions)}")
 
 
@@ -205,7 +202,7 @@ def decide_finally(
     job: MarkedJob, _owned: OwnedJob, row: Row, query: Conditions, mark: Verb, label: Label = ""
 ) -> Response:
     """Decides about one image, whatever its reviewers decided, and shows it again."""
-    apply_changes(job.request, FINAL, job.job, [_change(job, row, mark, label, "")])
+    apply_changes(job.services, FINAL, job.job, [_change(job, row, mark, label, "")])
     return redirect(f"{job.address}/images/{row}{query_of(query.conditions)}")
 
 
@@ -266,9 +263,9 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
 
 def further_after(job: ScoredJob, query: ImageQuery) -> Further | None:
     """The labels that a page offers to check after a list; None for who may mark none."""
-    if "write" not in job.key.scopes:
+    if "write" not in job.caller.key.scopes:
         return None
-    marked = marked_rows(job.services.engine, job.key.owner, job.job.id)
+    marked = marked_rows(job.services.engine, job.caller.key.owner, job.job.id)
     return find_further(job.samples, query, marked.tolist())
 
 
@@ -383,12 +380,12 @@ async def show_text(job: SeenJob, row: Row) -> Response:
     """The beginning of a sample that is a text, as part of the page of the sample."""
     wanted = await run_in_threadpool(_wanted, job, row, SMALLEST)
     try:
-        text = await read_text(job.request, job.key, wanted) if job.job.is_text else None
+        text = await read_text(job.caller, wanted) if job.job.is_text else None
     except (DatasetError, ImageError):
         text = None
     if text is None:
         raise not_found("sample", str(row))
-    return await run_in_threadpool(render, job.request, "whole_text", {"text": text})
+    return await run_in_threadpool(render, job.caller.request, "whole_text", {"text": text})
 
 
 @router.get("/{row}/picture")
@@ -406,14 +403,13 @@ async def show_whole(job: SeenJob, row: Row) -> Response:
 
 
 async def _picture(job: ScoredJob, row: int, size: int) -> Response:
-    request, key = job.request, job.key
     wanted = await run_in_threadpool(_wanted, job, row, size)
     try:
         if job.job.is_text:
-            text = await read_text(request, key, wanted)
+            text = await read_text(job.caller, wanted)
             answer = None if text is None else text_picture(text)
         else:
-            answer = await send_thumbnail(request, key, wanted)
+            answer = await send_thumbnail(job.caller, wanted)
     except ImageError as error:
         names = public_names(job.services.settings)
         return placeholder(422, hide_paths(error.problem, names))

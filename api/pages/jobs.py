@@ -11,8 +11,6 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api.http.api_keys import ReadKey, WriteKey
-from api.http.principals import Principal
 from api.http.problems import Problem, conflict, reason_of
 from api.jobs.marks import numbers_of_marks
 from api.jobs.queue import live_workers
@@ -29,8 +27,8 @@ from api.pages.new_job import OPTIONS, NewJob, entered_job
 from api.pages.rendering import is_fragment, redirect, render
 from api.pages.scored import MarkedJob
 from api.routes import jobs as rest
+from api.routes.callers import Caller, Reader, Writer
 from api.routes.system import estimate, get_backbones, get_folders
-from api.services import services_of
 from api.uploads.quota import find_usage
 from difficulty_service.bodies.jobs import FINAL_STATES, JobCreate
 from difficulty_service.bodies.service import BackbonePublic, FolderPage
@@ -46,46 +44,42 @@ LONGEST_VALUE = 40  # letters of an option that the list of jobs shows
 
 @router.get("/")
 def show_jobs(
-    request: Request, key: ReadKey, before: Annotated[str | None, Query(max_length=100)] = None
+    caller: Reader, before: Annotated[str | None, Query(max_length=100)] = None
 ) -> Response:
     """The jobs that the caller may see, newest first, and the form for a new one."""
-    values = _list(request, key, before)
-    if services_of(request).rounds is not None and len(values["jobs"]) == 1 and before is None:
+    values = _list(caller, before)
+    if caller.services.rounds is not None and len(values["jobs"]) == 1 and before is None:
         return redirect(f"/jobs/{values['jobs'][0].id}")  # a dataset, not a list of one round
-    if is_fragment(request):
-        return render(request, "job_list", values)
-    return render(request, "jobs", values | _form(request, key, NewJob(), {}))
+    if is_fragment(caller.request):
+        return render(caller.request, "job_list", values)
+    return render(caller.request, "jobs", values | _form(caller, NewJob(), {}))
 
 
 @router.post("/")
-def create(
-    request: Request, key: WriteKey, form: Annotated[NewJob, Depends(entered_job)]
-) -> Response:
+def create(caller: Writer, form: Annotated[NewJob, Depends(entered_job)]) -> Response:
     """Submits the job of the form; shows the form again where a field is wrong."""
-    services = services_of(request)
+    services = caller.services
     engine, settings = services.engine, services.settings
     try:
         body = JobCreate(**form.as_body())
-        validated = validate_submission(body, settings, engine, key)
-        limits = submit_limits(engine, settings, key.owner)
-        job, _ = submit(engine, key.owner, validated, form.token[:100] or None, limits)
+        validated = validate_submission(body, settings, engine, caller.key)
+        limits = submit_limits(engine, settings, caller.key.owner)
+        job, _ = submit(engine, caller.key.owner, validated, form.token[:100] or None, limits)
     except (Problem, ValueError, TooManyJobs, IdempotencyConflict) as error:
-        values = _list(request, key, None) | _form(request, key, form, _explained(error))
-        return render(request, "jobs", values, 422)
+        values = _list(caller, None) | _form(caller, form, _explained(error))
+        return render(caller.request, "jobs", values, 422)
     return redirect(f"/jobs/{job.id}")
 
 
 @router.post("/estimate")
-async def show_estimate(
-    request: Request, key: WriteKey, form: Annotated[NewJob, Depends(entered_job)]
-) -> Response:
+async def show_estimate(caller: Writer, form: Annotated[NewJob, Depends(entered_job)]) -> Response:
     """How long the job of the form would take, or what is wrong with the form."""
     values: dict[str, Any] = {"form": form}
     try:
-        values["estimate"] = await estimate(JobCreate(**form.as_body()), request, key)
+        values["estimate"] = await estimate(JobCreate(**form.as_body()), caller)
     except (Problem, ValueError) as error:
         values["problem"] = _explained(error)
-    return render(request, "estimate", values)
+    return render(caller.request, "estimate", values)
 
 
 @router.get("/folders")
@@ -97,8 +91,7 @@ def show_folders(request: Request, folder: Annotated[FolderPage, Depends(get_fol
 @router.post("/jobs/{job_id}/score-again")
 async def score_again(
     earlier: rest.FoundJob,
-    request: Request,
-    key: WriteKey,
+    caller: Writer,
     token: Token,
     of: Annotated[Literal["own", "all"], Form()] = "own",
 ) -> Response:
@@ -106,7 +99,7 @@ async def score_again(
 
     A score file that is explored is scored again at once.
     """
-    services = services_of(request)
+    services = caller.services
     rounds = services.rounds
     if rounds is not None:
         following = await run_in_threadpool(
@@ -114,7 +107,7 @@ async def score_again(
         )
         return redirect(f"/jobs/{following}")
     body = JobCreate(**{**earlier.request, "marks": earlier.id, "marks_of": of})
-    job, _ = await rest.submit_job(body, request, key, token)
+    job, _ = await rest.submit_job(body, caller, token)
     return redirect(f"/jobs/{job.id}")
 
 
@@ -129,35 +122,33 @@ def go_to(job: MarkedJob) -> Response:
 
 
 @router.post("/jobs/{job_id}/try-again")
-async def try_again(
-    earlier: rest.FoundJob, request: Request, key: WriteKey, token: Token
-) -> Response:
+async def try_again(earlier: rest.FoundJob, caller: Writer, token: Token) -> Response:
     """Submits a job that failed or was cancelled again, with the same settings."""
     if earlier.state not in ("failed", "cancelled"):
         raise conflict(f"job {earlier.id} is {earlier.state}", "try failed jobs again", "state")
-    job, _ = await rest.submit_job(JobCreate(**earlier.request), request, key, token)
+    job, _ = await rest.submit_job(JobCreate(**earlier.request), caller, token)
     return redirect(f"/jobs/{job.id}")
 
 
 @router.post("/jobs/{job_id}/remove")
-def remove(job: rest.OwnedJob, request: Request) -> Response:
+def remove(job: rest.OwnedJob, caller: Writer) -> Response:
     """Cancels an unfinished job, or deletes a finished one with its files and marks."""
-    rest.remove(job, request)
+    rest.remove(job, caller)
     return redirect("/" if job.state in FINAL_STATES else f"/jobs/{job.id}")
 
 
-def _list(request: Request, key: Principal, before: str | None) -> dict[str, Any]:
+def _list(caller: Caller, before: str | None) -> dict[str, Any]:
     cursor = None if before is None else rest.last_of_page(before)
-    services = services_of(request)
+    services = caller.services
     engine, settings = services.engine, services.settings
-    jobs = list_jobs(engine, None, viewer=key, limit=PAGE + 1, before=cursor)
+    jobs = list_jobs(engine, None, viewer=caller.key, limit=PAGE + 1, before=cursor)
     page = jobs[:PAGE]
     has_unfinished = any(job.state in UNFINISHED for job in page)
     return {
         "jobs": page,
         "changed": {job.id: changed_options(job) for job in page},
         "rounds": rounds_of(engine, page),
-        "marks": numbers_of_marks(engine, key.owner, [job.id for job in page]),
+        "marks": numbers_of_marks(engine, caller.key.owner, [job.id for job in page]),
         "token": uuid4().hex,
         "takes_jobs": settings.takes_jobs,
         "seconds_left": {job.id: rest.public(job).progress.seconds_left for job in page},
@@ -185,16 +176,14 @@ def _in_words(value: object) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
 
 
-def _form(
-    request: Request, key: Principal, form: NewJob, problem: Mapping[str, str]
-) -> dict[str, Any]:
-    services = services_of(request)
+def _form(caller: Caller, form: NewJob, problem: Mapping[str, str]) -> dict[str, Any]:
+    services = caller.services
     engine, settings = services.engine, services.settings
-    backbones = get_backbones(request, key).backbones
+    backbones = get_backbones(caller.request, caller.key).backbones
     return {
         "form": replace(form, token=uuid4().hex),
         "problem": problem,
-        "roots": list(key.within(settings).roots),
+        "roots": list(caller.key.within(settings).roots),
         "backbones": {
             title: [each for each in backbones if (each.weights == TO_DOWNLOAD) is is_far]
             for title, is_far in (("On this machine", False), ("More, downloaded first", True))
@@ -202,7 +191,7 @@ def _form(
         "recommended": _names_of_defaults(backbones),
         "max_upload_bytes": settings.max_upload_bytes,
         "takes_jobs": settings.takes_jobs,
-        "usage": find_usage(engine, settings, key.owner) if settings.takes_jobs else None,
+        "usage": find_usage(engine, settings, caller.key.owner) if settings.takes_jobs else None,
     }
 
 

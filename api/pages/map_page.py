@@ -29,7 +29,7 @@ Row = Annotated[int, Path(ge=0, le=2**53)]
 def show_map(job: SeenJob) -> Response:
     """The images on a plane, by their features; a script asks whether they are there by now."""
     awaits_features = job.awaits_features  # asked first: the map may be finished in between
-    if is_fragment(job.request):
+    if is_fragment(job.caller.request):
         return Response(status_code=NOTHING) if awaits_features else Response(headers=REFRESH)
     maps = job.services.maps
     values = {

@@ -14,7 +14,6 @@ from api.pages.scored import MarkedJob, ScoredJob
 from api.results.conditions import ImageQuery, matching_rows
 from api.results.score_pages import BadQuery
 from api.routes.conditions import Conditions, as_problem, searched
-from api.routes.jobs import in_turn
 from api.routes.marks import mark_many, require_few, require_mark
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.marks.record import UNSEEN
@@ -29,20 +28,19 @@ Verb = Annotated[Choice, Form()]
 @router.post("/mark-matching")
 async def mark_matching(job: MarkedJob, query: Conditions, mark: Verb) -> Response:
     """Marks every image that fulfils the conditions."""
-    request, key = job.request, job.key
-    rows = await searched(request, key, query, _rows_to_mark, job, query, mark)
+    rows = await searched(job.caller, query, _rows_to_mark, job, query, mark)
     queue = job.services.queues.marking
-    return await in_turn(queue, request, key, _mark_rows, job, query, rows, mark)
+    return await job.caller.in_turn(queue, _mark_rows, job, query, rows, mark)
 
 
 def _mark_rows(
     job: ScoredJob, query: ImageQuery, rows: NDArray[np.int64], mark: Choice
 ) -> Response:
-    request, owner = job.request, job.key.owner
+    caller = job.caller
     changes = _changes(job, rows, mark)
     # A script stays on the page, and can undo this.
-    before = job.marks_of(changes) if JSON in request.headers.get("accept", "") else None
-    mark_many(request, owner, job.job, changes)
+    before = job.marks_of(changes) if JSON in caller.request.headers.get("accept", "") else None
+    mark_many(caller.services.engine, caller.key.owner, job.job, changes)
     if before is not None:
         return JSONResponse(
             [

@@ -1,6 +1,6 @@
 """What a person enters for a new job: a dataset, a name, and options in groups."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import chain
 from typing import Any
@@ -86,7 +86,7 @@ class NewJob:
             else {"root": self.root, "path": self.path.strip().strip("/")}
         )
         near = {"near_duplicates": NEAR_COPIES} if self.near_copies else {}
-        entered = entered_values(_fields_of(self.groups))
+        entered = entered_values(chain.from_iterable(group.fields for group in self.groups))
         named = {"name": self.name.strip(), "backbone": self.backbone}
         return {
             "dataset": dataset,
@@ -94,10 +94,6 @@ class NewJob:
             **entered,
             **{name: text for name, text in named.items() if text},
         }
-
-
-def _fields_of(groups: Iterable[FieldGroup]) -> Iterable[OptionField]:
-    return chain.from_iterable(group.fields for group in groups)
 
 
 async def entered_job(request: Request) -> NewJob:

@@ -5,13 +5,13 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
-from api.http.api_keys import WriteKey
 from api.http.problems import Problem
 from api.jobs.reviewers import find_key_id, share_job, unshare_job
 from api.pages.rendering import redirect
 from api.pages.scored import ScoredJob, SeenJob, may_submit_again, seen_job
 from api.results.conditions import DOUBTFUL
-from api.routes.jobs import OwnedJob, in_turn
+from api.routes.callers import Writer
+from api.routes.jobs import OwnedJob
 from api.routes.reviewers import find
 from api.services import services_of
 
@@ -23,15 +23,15 @@ KeyId = Annotated[str, Form(max_length=200)]
 @router.get("")
 async def show_reviewers(job: SeenJob) -> Response:
     """How far each reviewer has come, and how far they agree."""
-    return await in_turn(job.services.queues.marks, job.request, job.key, _page, job)
+    return await job.caller.in_turn(job.services.queues.marks, _page, job)
 
 
 def _page(job: ScoredJob, problem: Problem | None = None, entered: str = "") -> Response:
-    request, key = job.request, job.key
+    key = job.caller.key
     values = {
-        "found": find(request, key, job.job),
+        "found": find(job.caller, job.job),
         "may_manage": key.manages(job.job.owner),
-        "can_merge": may_submit_again(request, key, job.job),
+        "can_merge": may_submit_again(job.caller, job.job),
         "own_key": key.owner,
         "problem": "" if problem is None else _in_words(problem),
         "entered": entered,
@@ -46,13 +46,13 @@ def _in_words(problem: Problem) -> str:
 
 
 @router.post("")
-def share(job: OwnedJob, request: Request, key: WriteKey, key_id: KeyId) -> Response:
+def share(job: OwnedJob, caller: Writer, key_id: KeyId) -> Response:
     """Shares the job with another key, which is named or given by its id."""
-    engine = services_of(request).engine
+    engine = caller.services.engine
     try:
         share_job(engine, job.id, find_key_id(engine, key_id.strip()))
     except Problem as problem:
-        return _page(seen_job(job.id, request, key), problem, key_id)
+        return _page(seen_job(job.id, caller), problem, key_id)
     return redirect(f"/jobs/{job.id}/reviewers")
 
 

@@ -6,11 +6,9 @@ from functools import cached_property
 from typing import Annotated, Any
 from uuid import uuid4
 
-from fastapi import Depends, Request
+from fastapi import Depends
 from starlette.responses import Response
 
-from api.http.api_keys import ReadKey, WriteKey
-from api.http.principals import Principal
 from api.http.problems import not_found
 from api.jobs.marks import SampleMark, by_mark, count_marks, marks_of_rows
 from api.jobs.reviewers import NO_KEY, keys_by_id, marks_of_sample
@@ -21,9 +19,10 @@ from api.results.image_pages import SORTS
 from api.results.maps import Layout
 from api.results.overview import Overview
 from api.results.score_columns import ScoreColumns
+from api.routes.callers import Caller, Reader, Writer
 from api.routes.conditions import beside
 from api.routes.results import succeeded_job
-from api.services import Services, services_of
+from api.services import Services
 from api.storage.tables import FINAL
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.marks.record import RANDOM
@@ -53,14 +52,13 @@ class SaidOf:
 class ScoredJob:
     """A finished job as its pages show it."""
 
-    request: Request
-    key: Principal
+    caller: Caller
     job: Job
 
     @property
     def services(self) -> Services:
         """What the requests of the service share."""
-        return services_of(self.request)
+        return self.caller.services
 
     @property
     def scores(self) -> ScoreColumns:
@@ -79,12 +77,12 @@ class ScoredJob:
 
     def marks_of(self, rows: Iterable[int]) -> Mapping[int, SampleMark | None]:
         """The caller's mark of each of some rows."""
-        return marks_of_rows(self.services.engine, self.key.owner, self.job.id, rows)
+        return marks_of_rows(self.services.engine, self.caller.key.owner, self.job.id, rows)
 
     @property
     def shows_reviewers(self) -> bool:
         """Whether the caller sees what others decided; without keys there are no others."""
-        return bool(self.key.owner) and self.key.oversees(self.job.owner)
+        return bool(self.caller.key.owner) and self.caller.key.oversees(self.job.owner)
 
     def said_of(self, row: int) -> SaidOf | None:
         """What reviewers decided about a sample; None for who may not see that."""
@@ -99,7 +97,7 @@ class ScoredJob:
 
     def beside(self, query: ImageQuery) -> Beside:
         """What the conditions of a list are about besides the scores."""
-        return beside(self.request, self.key, self.job, query)
+        return beside(self.caller, self.job, query)
 
     @cached_property
     def columns(self) -> SampleColumns:
@@ -155,7 +153,7 @@ class ScoredJob:
         self, template: str, current: str, values: Mapping[str, Any], status: int = 200
     ) -> Response:
         """One of the pages of the job, or a part of it, with values beside those of every page."""
-        return render(self.request, template, self.values(current) | dict(values), status)
+        return render(self.caller.request, template, self.values(current) | dict(values), status)
 
     def values(self, current: str) -> dict[str, Any]:
         """Variables that every page of the job has."""
@@ -182,7 +180,7 @@ class ScoredJob:
             "token": uuid4().hex,
             "takes_jobs": self.services.settings.takes_jobs,
             "contact": self.services.settings.contact,
-            "may_share": bool(self.key.owner) and self.key.manages(self.job.owner),
+            "may_share": bool(self.caller.key.owner) and self.caller.key.manages(self.job.owner),
         }
 
     def _can_score_again(self) -> bool:
@@ -190,7 +188,7 @@ class ScoredJob:
         rounds = self.services.rounds
         if rounds is not None:
             return not rounds.obstacle
-        return may_submit_again(self.request, self.key, self.job)
+        return may_submit_again(self.caller, self.job)
 
     def _round_kept(self) -> str:
         """The score file that holds another round than this one; empty where none does."""
@@ -201,7 +199,7 @@ class ScoredJob:
     def _tray(self) -> dict[str, Any]:
         """Variables of the marks below each page, with what they say about labels."""
         engine = self.services.engine
-        found = count_marks(engine, self.key.owner, self.job.id)
+        found = count_marks(engine, self.caller.key.owner, self.job.id)
         counts = by_mark(found)
         values = {"checked": found.total(), "counts": counts, "said": ""}
         values["is_later_round"] = self.scores.round > 1
@@ -232,23 +230,23 @@ def _wrong(counts: Mapping[Mark, int]) -> int:
     return sum(number for mark, number in counts.items() if mark.kind.is_wrong)
 
 
-def may_submit_again(request: Request, key: Principal, job: Job) -> bool:
+def may_submit_again(caller: Caller, job: Job) -> bool:
     """Whether a page offers its caller to submit a job like this one, with marks.
 
     Marks of tags are taken into their table, which is another dataset then.
     """
-    takes_jobs = services_of(request).settings.takes_jobs and job.wanted.tags is None
-    return job.owner == key.owner and takes_jobs and "write" in key.scopes
+    takes_jobs = caller.services.settings.takes_jobs and job.wanted.tags is None
+    return job.owner == caller.key.owner and takes_jobs and "write" in caller.key.scopes
 
 
-def seen_job(job_id: str, request: Request, key: ReadKey) -> ScoredJob:
+def seen_job(job_id: str, caller: Reader) -> ScoredJob:
     """The finished job of an address."""
-    return ScoredJob(request, key, succeeded_job(job_id, request, key))
+    return ScoredJob(caller, succeeded_job(job_id, caller))
 
 
-def marked_job(job_id: str, request: Request, key: WriteKey) -> ScoredJob:
+def marked_job(job_id: str, caller: Writer) -> ScoredJob:
     """The finished job of an address, for who may mark its samples."""
-    return seen_job(job_id, request, key)
+    return seen_job(job_id, caller)
 
 
 SeenJob = Annotated[ScoredJob, Depends(seen_job)]

@@ -5,10 +5,9 @@ from typing import Annotated, Any
 from uuid import uuid4
 
 import numpy as np
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query
 from starlette.responses import Response
 
-from api.http.api_keys import ReadKey
 from api.http.problems import Problem
 from api.jobs.marks import marked_rows
 from api.jobs.queue import live_workers
@@ -20,8 +19,8 @@ from api.results.conditions import ImageQuery
 from api.results.further import Further
 from api.results.overview import confused_rows, typical_rows
 from api.routes import jobs as rest
+from api.routes.callers import Reader
 from api.routes.results import LARGEST_OFFSET, read_errors, read_missing_boxes, tags_of
-from api.services import services_of
 from difficulty_service.bodies.results import MissingPublic, TagPublic
 from difficulty_service.pages.cards import Card
 from difficulty_service.pages.origin import describe_provenance
@@ -43,28 +42,29 @@ REFRESH = {"HX-Refresh": "true"}
 
 
 @router.get("")
-def show_job(job: rest.FoundJob, request: Request, key: ReadKey) -> Response:
+def show_job(job: rest.FoundJob, caller: Reader) -> Response:
     """The progress of an unfinished job, why a job failed, or the summary of a finished one."""
     if job.state == "succeeded" and job.result is not None:
         # A page that shows the progress asks for this part; it is to show the summary instead.
-        if is_fragment(request):
+        if is_fragment(caller.request):
             return Response(headers=REFRESH)
-        return _summary(ScoredJob(request, key, job))
-    if is_fragment(request) and job.state not in ("queued", "running"):
+        return _summary(ScoredJob(caller, job))
+    if is_fragment(caller.request) and job.state not in ("queued", "running"):
         return Response(headers=REFRESH)
-    services = services_of(request)
+    services = caller.services
     values = {
         "job": job,
         "noun": job.kind,
         "name": job_name(job),
         "progress": rest.public(job).progress,
-        "can_try_again": job.state in {"failed", "cancelled"}
-        and may_submit_again(request, key, job),
+        "can_try_again": job.state in {"failed", "cancelled"} and may_submit_again(caller, job),
         "token": uuid4().hex,
         "no_worker": job.state == "queued"
         and not live_workers(services.engine, services.settings.lease),
     }
-    return render(request, "progress" if is_fragment(request) else "unfinished", values)
+    return render(
+        caller.request, "progress" if is_fragment(caller.request) else "unfinished", values
+    )
 
 
 def _summary(job: ScoredJob) -> Response:
@@ -95,7 +95,7 @@ def _summary(job: ScoredJob) -> Response:
 def _further(job: ScoredJob) -> Further | None:
     """The labels to check where no one that is probably wrong is left; None where one is."""
     samples = job.samples
-    engine, owner = job.services.engine, job.key.owner
+    engine, owner = job.services.engine, job.caller.key.owner
     wrong = np.flatnonzero(samples.p_wrong > PROBABLE)
     if len(np.setdiff1d(wrong, marked_rows(engine, owner, job.job.id))):
         return None
@@ -150,10 +150,10 @@ def show_round(job: SeenJob) -> Response:
             404, "not-found", "this job knows no decisions", "mark images, then score again"
         )
     source = job.job.wanted.marks
-    stored = None if source is None else visible_job(job.services.engine, job.key, source)
+    stored = None if source is None else visible_job(job.services.engine, job.caller.key, source)
     values: dict[str, Any] = {"number": number, "summary": job.overview.summary, "before": None}
     if stored is not None and stored.state == "succeeded":
-        before = seen_job(stored.id, job.request, job.key)
+        before = seen_job(stored.id, job.caller)
         change = change_between(before.samples, job.samples)
         values["lists"] = [
             (kind, len(rows), job.cards(rows[:CHANGED].tolist()))
@@ -227,7 +227,7 @@ def show_errors(
     job: SeenJob, after: Annotated[int, Query(ge=0, le=LARGEST_OFFSET)] = 0
 ) -> Response:
     """What has no score, with the reasons."""
-    page = read_errors(job.job, job.request, ERRORS, after)
+    page = read_errors(job.job, job.caller.request, ERRORS, after)
     return job.page("errors", "Not scored", {"page": page})
 
 

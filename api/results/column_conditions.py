@@ -92,9 +92,7 @@ def nothing() -> None:
 
 
 def column_masks(
-    columns: SampleColumns,
-    conditions: ColumnConditions,
-    go_on: Callable[[], None] = nothing,
+    columns: SampleColumns, conditions: ColumnConditions, go_on: Callable[[], None] = nothing
 ) -> Iterator[NDArray[np.bool_]]:
     """Which samples fulfil the conditions on each parameter. Each of shape (samples,).
 

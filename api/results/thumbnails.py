@@ -38,11 +38,7 @@ class PictureProcesses:
         self._longest = longest
 
     def shrink(
-        self,
-        data: bytes,
-        size: int,
-        crop: Crop | None = None,
-        pixels: Pixels | None = None,
+        self, data: bytes, size: int, crop: Crop | None = None, pixels: Pixels | None = None
     ) -> bytes:
         """A small JPEG of an image, or of a crop of it; waits for a process that is idle.
 

@@ -13,14 +13,13 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from api.http.api_keys import KeyWatch, WriteKey, client_of
-from api.http.principals import Principal
+from api.http.api_keys import KeyWatch
 from api.http.problems import bad_request, conflict, invalid, not_found
 from api.jobs.columns import AttachedTable, attached_tables
 from api.jobs.files import scratch
 from api.jobs.store import Job
-from api.results.attached_tables import AttachedTables
 from api.results.table_joining import LONGEST_NAME, SentTable, check_name
+from api.routes.callers import Caller, Writer
 from api.routes.results import NOT_FINISHED, SucceededJob, owned_result
 from api.services import services_of
 from api.storage.space import require_space
@@ -52,14 +51,14 @@ Run = Callable[..., Awaitable[AttachedTable]]
 ColumnName = Annotated[str, Field(max_length=LONGEST_COLUMN)]
 
 
-def changeable_job(job_id: str, request: Request, key: WriteKey) -> Job:
+def changeable_job(job_id: str, caller: Writer) -> Job:
     """A finished job to which the caller may attach tables."""
-    if not services_of(request).settings.takes_jobs:
+    if not caller.services.settings.takes_jobs:
         raise conflict(
             "the columns of a score file that is explored are those of its start",
             "name the table in `difficulty explore SCORES --columns TABLE`",
         )
-    return owned_result(job_id, request, key)
+    return owned_result(job_id, caller)
 
 
 ChangeableJob = Annotated[Job, Depends(changeable_job)]
@@ -85,8 +84,7 @@ def read_columns(job: SucceededJob, request: Request) -> Columns:
 async def attach(
     job: ChangeableJob,
     table: TableName,
-    request: Request,
-    key: WriteKey,
+    caller: Writer,
     column: Annotated[
         list[ColumnName],
         Query(max_length=MOST_COLUMNS, description="A column to show; all where none is named"),
@@ -97,8 +95,8 @@ async def attach(
     For the owner of the job.
     """
     columns = tuple(dict.fromkeys(column))
-    engine = services_of(request).engine
-    body = KeyWatch(engine, key, job.root).watched(request.stream())
+    engine = caller.services.engine
+    body = KeyWatch(engine, caller.key, job.root).watched(caller.request.stream())
     if table == DATASET:
         async for chunk in body:
             if chunk:
@@ -106,12 +104,9 @@ async def attach(
                     "the dataset of the job is on the server already",
                     "send no bytes, or a table under the name of its file",
                 )
-        return _public(await attach_dataset(request, key, job, columns))
-
-    async def write(file: BinaryIO) -> None:
-        await _write(body, file)
-
-    return _public(await attach_table(request, key, job, SentTable(table, columns), write))
+        return _public(await attach_dataset(caller, job, columns))
+    sent = SentTable(table, columns)
+    return _public(await attach_table(caller, job, sent, partial(_write, body)))
 
 
 @router.delete(
@@ -119,48 +114,39 @@ async def attach(
 )
 def remove(job: ChangeableJob, table: TableName, request: Request) -> Response:
     """Deletes what was joined of it. For the owner of the job."""
-    if not _tables(request).detach(job, check_name(table)):
+    if not services_of(request).attached_tables.detach(job, check_name(table)):
         raise not_found("table", table)
     return Response(status_code=204)
 
 
 async def attach_table(
-    request: Request,
-    key: Principal,
-    job: Job,
-    table: SentTable,
-    write: Callable[[BinaryIO], Awaitable[None]],
+    caller: Caller, job: Job, table: SentTable, write: Callable[[BinaryIO], Awaitable[None]]
 ) -> AttachedTable:
     """Attaches a table, which `write` writes to a file, when it is the caller's turn."""
-    async with _turn(request, key) as (folder, run):
+    async with _turn(caller) as (folder, run):
         with table.file(folder).open("wb") as file:
             await write(file)
-        return await run(_tables(request).attach, job, table, folder)
+        return await run(caller.services.attached_tables.attach, job, table, folder)
 
 
-async def attach_dataset(
-    request: Request, key: Principal, job: Job, columns: tuple[str, ...]
-) -> AttachedTable:
+async def attach_dataset(caller: Caller, job: Job, columns: tuple[str, ...]) -> AttachedTable:
     """Attaches columns of the dataset of a job, when it is the caller's turn."""
-    async with _turn(request, key) as (folder, run):
-        return await run(_tables(request).attach_dataset, job, columns, folder)
+    async with _turn(caller) as (folder, run):
+        attach = caller.services.attached_tables.attach_dataset
+        return await run(attach, job, columns, folder)
 
 
 @asynccontextmanager
-async def _turn(request: Request, key: Principal) -> AsyncIterator[tuple[Path, Run]]:
+async def _turn(caller: Caller) -> AsyncIterator[tuple[Path, Run]]:
     """A folder for a table, and what runs its joining in turn, for a caller who has room."""
-    services = services_of(request)
-    usage = await run_in_threadpool(find_usage, services.engine, services.settings, key.owner)
+    services = caller.services
+    owner = caller.key.owner
+    usage = await run_in_threadpool(find_usage, services.engine, services.settings, owner)
     require_room(usage)
     await run_in_threadpool(require_space, services.settings)
     queue = services.queues.tables
-    client = client_of(key.owner, request.scope)
-    with queue.request(client), scratch(services.settings) as folder:
-        yield folder, partial(queue.run, client)
-
-
-def _tables(request: Request) -> AttachedTables:
-    return services_of(request).attached_tables
+    with queue.request(caller.client), scratch(services.settings) as folder:
+        yield folder, partial(queue.run, caller.client)
 
 
 def find_columns(request: Request, job: Job) -> Columns:

@@ -3,13 +3,11 @@
 from typing import Annotated
 
 import pyarrow as pa
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from api.http.api_keys import ReadKey, WriteKey
 from api.http.byte_ranges import RequestedBytes
-from api.http.principals import Principal
 from api.http.problems import Problem, invalid, not_found
 from api.jobs.comparisons import StoredComparison
 from api.jobs.store import Job, visible_job
@@ -18,9 +16,9 @@ from api.results.comparisons import (
     MARKS_FILE,
     TABLE_FILE,
     Asked,
-    Comparisons,
     described,
 )
+from api.routes.callers import Caller, Reader, Writer
 from api.routes.jobs import LONGEST_PAGE
 from api.routes.results import (
     BYTES,
@@ -30,7 +28,6 @@ from api.routes.results import (
     SucceededJob,
     file_chunks,
 )
-from api.services import services_of
 from difficulty_service.bodies.comparison_kinds import COMPARISON_PATTERN
 from difficulty_service.bodies.comparisons import (
     ComparisonCreate,
@@ -56,7 +53,7 @@ FILE = {200: {"content": {PARQUET: BYTES}}, **NOT_FINISHED}
     },
 )
 def compare(
-    job: OwnedResult, body: ComparisonCreate, request: Request, response: Response, key: WriteKey
+    job: OwnedResult, body: ComparisonCreate, response: Response, caller: Writer
 ) -> ComparisonPublic:
     """Finds it in the background; ask for its address until its state is not `running`.
 
@@ -64,7 +61,7 @@ def compare(
     differs from an older version, `select` what to label next or to keep, and other packages may
     add more. They take the options of the commands of these names.
     """
-    found = begin(request, key, job, body)
+    found = begin(caller, job, body)
     response.status_code = 202 if found.state == "running" else 200
     return found
 
@@ -72,8 +69,7 @@ def compare(
 @router.get("", summary="Comparisons of a job", responses=NOT_FINISHED)
 def list_comparisons(
     job: SucceededJob,
-    request: Request,
-    key: ReadKey,
+    caller: Reader,
     limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 50,
     before: Annotated[
         str | None,
@@ -84,7 +80,7 @@ def list_comparisons(
 
     Those with jobs that the key does not see are not listed.
     """
-    found = comparisons(request).list(key, job)
+    found = caller.services.comparisons.list(caller.key, job)
     ids = [each.id for each in found]
     if before is not None and before not in ids:
         raise not_found("comparison", before)
@@ -98,19 +94,17 @@ def list_comparisons(
 
 
 @router.get("/{comparison_id}", summary="A comparison of jobs", responses=NOT_FINISHED)
-def read(
-    job: SucceededJob, comparison_id: ComparisonId, request: Request, key: ReadKey
-) -> ComparisonPublic:
+def read(job: SucceededJob, comparison_id: ComparisonId, caller: Reader) -> ComparisonPublic:
     """How far it is, or what was found."""
-    return comparisons(request).get(key, job, comparison_id)
+    return caller.services.comparisons.get(caller.key, job, comparison_id)
 
 
 @router.delete(
     "/{comparison_id}", status_code=204, summary="Delete a comparison", responses=NOT_FINISHED
 )
-def remove(job: OwnedResult, comparison_id: ComparisonId, request: Request, key: WriteKey) -> None:
+def remove(job: OwnedResult, comparison_id: ComparisonId, caller: Writer) -> None:
     """Deletes what was found; one that is being made is stopped."""
-    comparisons(request).delete(key, job, comparison_id)
+    caller.services.comparisons.delete(caller.key, job, comparison_id)
 
 
 @router.get(
@@ -120,10 +114,10 @@ def remove(job: OwnedResult, comparison_id: ComparisonId, request: Request, key:
     responses=FILE,
 )
 async def read_table(
-    job: SucceededJob, comparison_id: ComparisonId, request: Request, key: ReadKey
+    job: SucceededJob, comparison_id: ComparisonId, caller: Reader
 ) -> StreamingResponse:
     """The pairs, changes or chosen samples, as the commands write them with `--out`."""
-    return await _send(request, key, job, comparison_id, TABLE_FILE)
+    return await _send(caller, job, comparison_id, TABLE_FILE)
 
 
 @router.get(
@@ -133,10 +127,10 @@ async def read_table(
     responses=FILE,
 )
 async def read_classes(
-    job: SucceededJob, comparison_id: ComparisonId, request: Request, key: ReadKey
+    job: SucceededJob, comparison_id: ComparisonId, caller: Reader
 ) -> StreamingResponse:
     """How far each class moved, where there are more classes than the result lists."""
-    return await _send(request, key, job, comparison_id, CLASSES_FILE)
+    return await _send(caller, job, comparison_id, CLASSES_FILE)
 
 
 @router.get(
@@ -148,8 +142,7 @@ async def read_classes(
 async def read_marks(
     job: SucceededJob,
     comparison_id: ComparisonId,
-    request: Request,
-    key: ReadKey,
+    caller: Reader,
     of: Annotated[
         str | None,
         Query(
@@ -160,29 +153,27 @@ async def read_marks(
     ] = None,
 ) -> StreamingResponse:
     """Marks for `difficulty clean`: of `leaks` they drop copies, of `select` what is not chosen."""
-    return await _send(request, key, job, comparison_id, MARKS_FILE.format(of or job.id))
+    return await _send(caller, job, comparison_id, MARKS_FILE.format(of or job.id))
 
 
-def begin(request: Request, key: Principal, job: Job, body: ComparisonCreate) -> ComparisonPublic:
+def begin(caller: Caller, job: Job, body: ComparisonCreate) -> ComparisonPublic:
     """The comparison of a request, which is begun unless it is there."""
     named = comparison_of(body).others
-    others = [_other(request, key, job, other, named.field) for other in named.named_in(body)]
+    others = [_other(caller, job, other, named.field) for other in named.named_in(body)]
     if len({each.id for each in others}) < len(others):
         raise invalid("a job is named twice", "name each once", named.field)
-    asked = Asked(body, [job, *others], _before(request, key, job, body))
-    return comparisons(request).request(key, asked)
+    asked = Asked(body, [job, *others], _before(caller, job, body))
+    return caller.services.comparisons.request(caller.key, asked)
 
 
-def _before(
-    request: Request, key: Principal, job: Job, body: ComparisonCreate
-) -> StoredComparison | None:
+def _before(caller: Caller, job: Job, body: ComparisonCreate) -> StoredComparison | None:
     """The earlier answer that a request goes on from."""
     asked = comparison_of(body)
     named = None if asked.earlier is None else getattr(body, asked.earlier)
     if named is None:
         return None
     try:
-        before = comparisons(request).find(key, job, named)
+        before = caller.services.comparisons.find(caller.key, job, named)
     except Problem:
         before = None
     if before is None or before.request["kind"] != asked.kind or before.state != "succeeded":
@@ -194,11 +185,11 @@ def _before(
     return before
 
 
-def _other(request: Request, key: Principal, job: Job, job_id: str, field: str) -> Job:
+def _other(caller: Caller, job: Job, job_id: str, field: str) -> Job:
     """Another finished job that a request names."""
     if job_id == job.id:
         raise invalid("a job cannot be compared with itself", "name another job", field)
-    found = visible_job(services_of(request).engine, key, job_id)
+    found = visible_job(caller.services.engine, caller.key, job_id)
     if found is None:
         raise invalid(f"there is no job {job_id!r}", "GET /v1/jobs lists all", field)
     if found.state != "succeeded":
@@ -212,16 +203,9 @@ def _other(request: Request, key: Principal, job: Job, job_id: str, field: str) 
     return found
 
 
-def comparisons(request: Request) -> Comparisons:
-    """The comparisons of the application."""
-    return services_of(request).comparisons
-
-
-async def _send(
-    request: Request, key: Principal, job: Job, comparison_id: str, name: str
-) -> StreamingResponse:
+async def _send(caller: Caller, job: Job, comparison_id: str, name: str) -> StreamingResponse:
     file: pa.NativeFile = await run_in_threadpool(
-        comparisons(request).open, key, job, comparison_id, name
+        caller.services.comparisons.open, caller.key, job, comparison_id, name
     )
     size = file.size()
     headers = {

@@ -10,8 +10,6 @@ from fastapi import Depends, Query, Request
 from numpy.typing import NDArray
 from starlette.concurrency import run_in_threadpool
 
-from api.http.api_keys import client_of
-from api.http.principals import Principal
 from api.http.problems import Problem, invalid
 from api.http.public_text import hide_paths, public_names
 from api.jobs.failures import remedy_for_clients
@@ -24,7 +22,8 @@ from api.results.maps import MOST_ALIKE, layout_of
 from api.results.reviews import open_review
 from api.results.score_pages import BadQuery
 from api.results.searches import go_on
-from api.services import services_of
+from api.routes.callers import Caller
+from api.services import Services
 from difficulty_service.base.errors import BackboneError
 from difficulty_service.cli.wrong_call import as_option
 from difficulty_service.marks.mark_kinds import Mark
@@ -102,31 +101,26 @@ def as_problem(error: BadQuery) -> Problem:
     return invalid(str(error), error.remedy or "correct this field", field=error.field)
 
 
-def beside(request: Request, key: Principal, job: Job, query: ImageQuery) -> Beside:
+def beside(caller: Caller, job: Job, query: ImageQuery) -> Beside:
     """What the conditions are about; only what they need is read."""
-    services = services_of(request)
+    services = caller.services
     samples = services.open_scores.get(job).samples
     alike: Sequence[int] | None = None
     if query.like and (row := row_of(query.like, samples)) is not None:
         others = services.similar_images.get(job, row, MOST_ALIKE)
         alike = None if others is None else [row, *others]
     return Beside(
-        marked=_marked(request, key, job, query.mark),
+        marked=_marked(caller, job, query.mark),
         drawn=services.maps.get(job, layout_of(query.area)) if query.area else None,
         alike=alike,
-        closeness=_closeness(request, job, query.text) if query.text else None,
+        closeness=_closeness(services, job, query.text) if query.text else None,
         columns=services.open_columns.get(job),
         go_on=go_on,
     )
 
 
 async def searched(
-    request: Request,
-    key: Principal,
-    query: ImageQuery,
-    function: Callable[P, T],
-    *args: P.args,
-    **kwargs: P.kwargs,
+    caller: Caller, query: ImageQuery, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
     """Result of a function that finds the samples of a query, in a thread.
 
@@ -134,25 +128,17 @@ async def searched(
     """
     if not query.takes_long:
         return await run_in_threadpool(function, *args, **kwargs)
-    return await search(request, key, function, *args, **kwargs)
+    return await search(caller, function, *args, **kwargs)
 
 
-async def search(
-    request: Request,
-    key: Principal,
-    function: Callable[P, T],
-    *args: P.args,
-    **kwargs: P.kwargs,
-) -> T:
+async def search(caller: Caller, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Result of a function that looks through many samples, at the caller's turn."""
-    searches = services_of(request).searches
-    client = client_of(key.owner, request.scope)
-    return await searches.run(request, client, function, *args, **kwargs)
+    searches = caller.services.searches
+    return await searches.run(caller.request, caller.client, function, *args, **kwargs)
 
 
-def _closeness(request: Request, job: Job, text: str) -> Closeness:
+def _closeness(services: Services, job: Job, text: str) -> Closeness:
     """How close each image is to words; `BadQuery` where that cannot be known."""
-    services = services_of(request)
     if not services.word_search.offers(job):
         raise BadQuery("text", NO_WORDS, KNOWS_WORDS)
     try:
@@ -165,22 +151,22 @@ def _closeness(request: Request, job: Job, text: str) -> Closeness:
         raise BadQuery("text", problem, remedy or ASK_OPERATOR) from error
 
 
-def _marked(request: Request, key: Principal, job: Job, wanted: str) -> Collection[int]:
+def _marked(caller: Caller, job: Job, wanted: str) -> Collection[int]:
     """Rows with the caller's marks that a filter names, as `ImageQuery.mark`."""
     if not wanted:
         return ()
     if wanted in REVIEWED:
-        return cast("Collection[int]", _reviewed(request, key, job, wanted))
+        return cast("Collection[int]", _reviewed(caller, job, wanted))
     mark = Mark(wanted) if wanted in set(Mark) else None
-    rows = marked_rows(services_of(request).engine, key.owner, job.id, mark)
+    rows = marked_rows(caller.services.engine, caller.key.owner, job.id, mark)
     return cast("Collection[int]", rows)
 
 
-def _reviewed(request: Request, key: Principal, job: Job, wanted: str) -> NDArray[np.int64]:
+def _reviewed(caller: Caller, job: Job, wanted: str) -> NDArray[np.int64]:
     """Rows that one of `REVIEWED` names."""
-    if not key.oversees(job.owner):
+    if not caller.key.oversees(job.owner):
         raise BadQuery("mark", "the marks of others are for the owner of the job", "use another")
-    services = services_of(request)
+    services = caller.services
     review = open_review(services.engine, services.open_scores, job)
     if wanted == "tie":
         return review.merged.tied

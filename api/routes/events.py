@@ -5,20 +5,20 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import anyio
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from api.http.api_keys import KeyWatch, ReadKey
+from api.http.api_keys import KeyWatch
 from api.http.event_streams import EventStream
 from api.http.parameters import parse_decimal
 from api.http.principals import Principal
 from api.http.problems import Problem, invalid, not_found
 from api.jobs.store import Event, events_after, visible_job
+from api.routes.callers import Reader
 from api.routes.jobs import FoundJob
-from api.services import services_of
 from difficulty_service.bodies.jobs import FINAL_STATES
 
 POLL_SECONDS = 0.5
@@ -88,9 +88,8 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
 
 async def subscribe(
     job: FoundJob,
-    request: Request,
     response: Response,
-    key: ReadKey,
+    caller: Reader,
     last_event_id: Annotated[
         str | None, Header(description="Id of the last event received; browsers send it")
     ] = None,
@@ -99,15 +98,15 @@ async def subscribe(
     ] = None,
 ) -> AsyncIterator[Subscription]:
     """Checks whether a job can be followed, before the answer begins."""
-    services = services_of(request)
+    services = caller.services
     last_id = _last_id(last_event_id, after)
     engine = services.engine
-    is_finished, following = await run_in_threadpool(_poll, engine, key, job.id, last_id, 1)
+    is_finished, following = await run_in_threadpool(_poll, engine, caller.key, job.id, last_id, 1)
     if is_finished and not following:
         raise HTTPException(NO_CONTENT)
     response.headers["Cache-Control"] = "no-store"
-    watch = KeyWatch(engine, key, job.root)
-    with services.event_streams.opened(key.owner) as stream:
+    watch = KeyWatch(engine, caller.key, job.root)
+    with services.event_streams.opened(caller.key.owner) as stream:
         yield Subscription(engine, job.id, last_id, services.is_stopping, watch, stream)
 
 

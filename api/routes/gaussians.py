@@ -6,18 +6,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException
 
-from api.http.api_keys import ReadKey, client_of
 from api.http.fair_queue import FairQueue
 from api.http.problems import CONTENT_TYPE, Problem, bad_request, invalid, too_large
 from api.jobs.store import Job
 from api.online import feature_bodies
 from api.online.feature_bodies import Vectors
+from api.routes.callers import Caller, Reader
 from api.routes.jobs import FoundJob
-from api.services import Services, services_of
 from difficulty_service.bodies.samples import (
     ARROW_STREAM,
     JsonBody,
@@ -86,14 +85,12 @@ class Call:
     """A request on a job, and the queue in which its work waits for the turn of its client."""
 
     job: Job
-    request: Request
-    client: str
+    caller: Caller
     queue: FairQueue
-    services: Services
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Result of a function, in a thread."""
-        return await self.queue.run(self.client, function, *args, **kwargs)
+        return await self.queue.run(self.caller.client, function, *args, **kwargs)
 
 
 @router.post(
@@ -102,21 +99,19 @@ class Call:
     openapi_extra={"requestBody": REQUEST_BODY},
     summary="Score single images, texts or feature vectors",
 )
-async def score(job: FoundJob, request: Request, key: ReadKey) -> SamplesScored:
+async def score(job: FoundJob, caller: Reader) -> SamplesScored:
     """Scores images (multipart), texts (JSON) or feature vectors (JSON or an Arrow stream) at once.
 
     Images and texts are encoded by the backbone of the job, together with those of concurrent
     requests. An image that cannot be read has an `error` instead of scores.
     """
-    client = client_of(key.owner, request.scope)
-    services = services_of(request)
-    call = Call(job, request, client, services.queues.scoring, services)
-    with call.queue.request(client):
+    call = Call(job, caller, caller.services.queues.scoring)
+    with call.queue.request(caller.client):
         return SamplesScored(gaussians=job.id, samples=await _score(call))
 
 
 async def _score(call: Call) -> list[ScoredSample]:
-    kind = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = call.caller.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == MULTIPART:
         return await _score_images(call)
     if kind not in (JSON, ARROW_STREAM):
@@ -127,7 +122,7 @@ async def _score(call: Call) -> list[ScoredSample]:
             f"send {MULTIPART} with images, {JSON} with texts or feature vectors, or "
             f"{ARROW_STREAM} with feature vectors",
         )
-    body = await call.request.body()
+    body = await call.caller.request.body()
     if kind == ARROW_STREAM:
         return await call.run(_score_vectors, call, partial(feature_bodies.read_arrow, body))
     parsed = await call.run(feature_bodies.parse_json, body)
@@ -137,17 +132,17 @@ async def _score(call: Call) -> list[ScoredSample]:
 
 
 def _score_vectors(call: Call, read: Callable[[int, int], Vectors]) -> list[ScoredSample]:
-    gaussians = call.services.scoring_models.get(call.job)
-    vectors = read(gaussians.dim, call.services.settings.max_vectors_per_request)
+    gaussians = call.caller.services.scoring_models.get(call.job)
+    vectors = read(gaussians.dim, call.caller.services.settings.max_vectors_per_request)
     labels = feature_bodies.label_indices(vectors.labels, gaussians.class_names)
-    process = call.services.scoring_process
+    process = call.caller.services.scoring_process
     scores = process.score(gaussians.job, vectors.features, labels)
     return [ScoredSample(**row) for row in scores.rows(gaussians.class_names)]
 
 
 async def _score_texts(call: Call, texts: Sequence[str], labels: Labels) -> list[ScoredSample]:
     _require_kind(call.job, "text")
-    limit = call.services.settings.max_images_per_request
+    limit = call.caller.services.settings.max_images_per_request
     if len(texts) > limit:
         raise too_large(f"{len(texts):,} texts in a request", f"send at most {limit:,}")
     rows = await _rows(call, [text.encode() for text in texts], labels, MAX_TEXT_BYTES)
@@ -156,10 +151,10 @@ async def _score_texts(call: Call, texts: Sequence[str], labels: Labels) -> list
 
 async def _score_images(call: Call) -> list[ScoredSample]:
     _require_kind(call.job, "image")
-    settings = call.services.settings
+    settings = call.caller.services.settings
     limit, max_bytes = settings.max_images_per_request, settings.max_image_bytes
     try:
-        async with call.request.form(max_files=limit, max_fields=limit) as form:
+        async with call.caller.request.form(max_files=limit, max_fields=limit) as form:
             files = [each for each in form.getlist("images") if isinstance(each, UploadFile)]
             labels = [each for each in form.getlist("labels") if isinstance(each, str)]
             names = [each.filename for each in files]
@@ -175,7 +170,7 @@ async def _rows(
 ) -> list[dict[str, Any]]:
     """Fields of each sample: its scores or the reason why there are none; between others' work."""
     _check(contents, labels, max_bytes, call.job.kind)
-    models = call.services.scoring_models
+    models = call.caller.services.scoring_models
     gaussians = models.known(call.job)
     if gaussians is None:
         gaussians = await call.run(models.get, call.job)
@@ -183,7 +178,7 @@ async def _rows(
     indices = feature_bodies.label_indices(known, gaussians.class_names)
 
     def score_turn(turn: slice) -> list[dict[str, Any]]:
-        process = call.services.scoring_process
+        process = call.caller.services.scoring_process
         scores = process.encode_and_score(gaussians.job, contents[turn], indices[turn])
         return scores.rows(gaussians.class_names)
 

@@ -1,18 +1,15 @@
 """Jobs: submitted, listed, read, cancelled, deleted."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Literal, ParamSpec, TypeVar
+from typing import Annotated, Literal
 
 import pyarrow as pa
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Response
 from starlette.concurrency import run_in_threadpool
 
-from api.http.api_keys import ReadKey, WriteKey, client_of
-from api.http.fair_queue import FairQueue
 from api.http.parameters import read_cursor, write_cursor
-from api.http.principals import Principal
 from api.http.problems import Problem, conflict, forbidden, invalid, not_found
 from api.jobs import store
 from api.jobs.files import delete_finished
@@ -20,7 +17,7 @@ from api.jobs.store import Job
 from api.jobs.submission import submit_limits, validate_submission
 from api.results.decisions import marks_tables, requested_marks
 from api.results.reviews import open_review
-from api.services import services_of
+from api.routes.callers import Caller, Reader, Writer
 from api.storage.tables import is_id
 from difficulty_service.bodies.jobs import FINAL_STATES, JobCreate, JobPage, JobProgress, JobPublic
 
@@ -29,8 +26,6 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 LONGEST_PAGE = 200
 CURSOR = ">d26s"  # time and id
 RETRY_AFTER = 30  # seconds; a place in a full queue becomes free with a whole job
-P = ParamSpec("P")
-T = TypeVar("T")
 LOCATION = {"headers": {"Location": {"schema": {"type": "string"}}}}
 
 IdempotencyKey = Annotated[
@@ -55,62 +50,42 @@ IdempotencyKey = Annotated[
     },
 )
 async def create(
-    body: JobCreate,
-    request: Request,
-    response: Response,
-    key: WriteKey,
-    idempotency_key: IdempotencyKey = None,
+    body: JobCreate, response: Response, caller: Writer, idempotency_key: IdempotencyKey = None
 ) -> JobPublic:
     """Queues a job; `Location` is its address."""
-    job, is_new = await submit_job(body, request, key, idempotency_key)
+    job, is_new = await submit_job(body, caller, idempotency_key)
     response.status_code = 202 if is_new else 200
     response.headers["Location"] = address(job)
     return public(job)
 
 
 async def submit_job(
-    body: JobCreate, request: Request, key: Principal, idempotency_key: str | None
+    body: JobCreate, caller: Caller, idempotency_key: str | None
 ) -> tuple[Job, bool]:
     """Queues a job, unless one with this idempotency key exists; says whether it is new."""
     if body.marks is None:
-        return await run_in_threadpool(_submit, body, request, key, idempotency_key)
+        return await run_in_threadpool(_submit, body, caller, idempotency_key)
     # There may be millions of marks, which take seconds of a processor and hundreds of megabytes.
-    queue = services_of(request).queues.marks
-    return await in_turn(queue, request, key, _submit, body, request, key, idempotency_key)
+    queue = caller.services.queues.marks
+    return await caller.in_turn(queue, _submit, body, caller, idempotency_key)
 
 
-async def in_turn(
-    queue: FairQueue,
-    request: Request,
-    key: Principal,
-    function: Callable[P, T],
-    *args: P.args,
-    **kwargs: P.kwargs,
-) -> T:
-    """Result of a function, when it is the caller's turn; who waits for too many is refused."""
-    client = client_of(key.owner, request.scope)
-    with queue.request(client):
-        return await queue.run(client, function, *args, **kwargs)
-
-
-def _submit(
-    body: JobCreate, request: Request, key: Principal, idempotency_key: str | None
-) -> tuple[Job, bool]:
-    services = services_of(request)
+def _submit(body: JobCreate, caller: Caller, idempotency_key: str | None) -> tuple[Job, bool]:
+    services = caller.services
     engine, settings = services.engine, services.settings
-    validated = validate_submission(body, settings, engine, key)
+    validated = validate_submission(body, settings, engine, caller.key)
 
     open_scores = services.open_scores
 
     def decided(job: Job) -> Iterator[pa.Table]:
         if validated.get("marks_of") == "all":
             return open_review(engine, open_scores, job).merged_tables()
-        return marks_tables(engine, key.owner, job.id, open_scores.get(job))
+        return marks_tables(engine, caller.key.owner, job.id, open_scores.get(job))
 
-    marks = requested_marks(engine, key, validated, decided)
-    limits = submit_limits(engine, settings, key.owner)
+    marks = requested_marks(engine, caller.key, validated, decided)
+    limits = submit_limits(engine, settings, caller.key.owner)
     try:
-        return store.submit(engine, key.owner, validated, idempotency_key, limits, marks)
+        return store.submit(engine, caller.key.owner, validated, idempotency_key, limits, marks)
     except store.IdempotencyConflict as error:
         raise conflict(
             str(error), "send the same body as before, or another key", field="Idempotency-Key"
@@ -127,8 +102,7 @@ def _submit(
 
 @router.get("", summary="List jobs")
 def list_all(
-    request: Request,
-    key: ReadKey,
+    caller: Reader,
     state: Literal["queued", "running", "succeeded", "failed", "cancelled"] | None = None,
     limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 50,
     before: Annotated[
@@ -144,12 +118,12 @@ def list_all(
     With the scope read-all, those of all keys.
     """
     if owner is not None:
-        key.require("read-all")
+        caller.key.require("read-all")
     cursor = None if before is None else last_of_page(before)
     jobs = store.list_jobs(
-        services_of(request).engine,
+        caller.services.engine,
         owner,
-        viewer=key,
+        viewer=caller.key,
         state=state,
         limit=limit + 1,
         before=cursor,
@@ -160,18 +134,18 @@ def list_all(
     )
 
 
-def find_job(job_id: str, request: Request, key: ReadKey) -> Job:
+def find_job(job_id: str, caller: Reader) -> Job:
     """The job of an address."""
-    job = store.visible_job(services_of(request).engine, key, job_id)
+    job = store.visible_job(caller.services.engine, caller.key, job_id)
     if job is None:
         raise not_found("job", job_id[:100])
     return job
 
 
-def owned_job(job_id: str, request: Request, key: WriteKey) -> Job:
+def owned_job(job_id: str, caller: Writer) -> Job:
     """A job that the caller may share, cancel and delete, and about which it decides finally."""
-    job = find_job(job_id, request, key)
-    if not key.manages(job.owner):
+    job = find_job(job_id, caller)
+    if not caller.key.manages(job.owner):
         raise forbidden(
             f"job {job_id} belongs to another key", "use that key, or one with the scope admin"
         )
@@ -204,13 +178,13 @@ def read(job: FoundJob) -> JobPublic:
 )
 def remove(
     job: OwnedJob,
-    request: Request,
+    caller: Writer,
     only_cancel: Annotated[  # noqa: FBT002
         bool, Query(description="Keep a finished job, which is then the answer")
     ] = False,
 ) -> Response:
     """Cancels a job within seconds if it is not finished; otherwise deletes it permanently."""
-    services = services_of(request)
+    services = caller.services
     engine = services.engine
     if job.state not in FINAL_STATES:
         cancelled = store.request_cancel(engine, job.owner, job.id)

@@ -11,13 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
 from starlette.responses import StreamingResponse
 
-from api.http.api_keys import ReadKey, WriteKey
-from api.http.principals import Principal
 from api.http.problem_responses import problem_of
 from api.http.problems import Problem, conflict, invalid, not_found
 from api.jobs.marks import (
@@ -40,10 +38,10 @@ from api.results.decisions import (
 )
 from api.results.reviews import MERGED_SCHEMA, open_review
 from api.results.score_columns import ScoreColumns
-from api.routes.jobs import in_turn
+from api.routes.callers import Caller, Reader, Writer
 from api.routes.results import BYTES, CHUNK, NOT_FINISHED, PARQUET, OwnedResult, SucceededJob
 from api.routes.reviewers import require_overseer
-from api.services import services_of
+from api.services import Services
 from api.storage.tables import FINAL
 from difficulty_service.base.tables import csv_writer
 from difficulty_service.bodies import marks as bodies
@@ -65,42 +63,41 @@ REMEDY = "see the score file of the job"
 @router.get("/marks", summary="Marks of samples", responses=NOT_FINISHED)
 def read_marks(
     job: SucceededJob,
-    request: Request,
-    key: ReadKey,
+    caller: Reader,
     limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 100,
     after: Annotated[
         int, Query(ge=0, le=bodies.LARGEST_ROW, description="`next` of the previous page")
     ] = 0,
 ) -> bodies.MarkPage:
     """The marks of this key, in the order of the score file."""
-    services = services_of(request)
+    services = caller.services
     engine = services.engine
-    following = list_marks(engine, key.owner, job.id, after, limit + 1)
+    following = list_marks(engine, caller.key.owner, job.id, after, limit + 1)
     is_last = len(following) <= limit
     return bodies.MarkPage(
         marks=_public(following[:limit], services.open_scores.get(job)),
-        counts=_counts(engine, key.owner, job),
+        counts=_counts(engine, caller.key.owner, job),
         next=None if is_last else following[limit].row,
     )
 
 
 @router.post("/marks", summary="Mark samples", responses=NOT_FINISHED)
 def change_marks(
-    key: WriteKey, job: SucceededJob, body: bodies.MarkChanges, request: Request
+    caller: Writer, job: SucceededJob, body: bodies.MarkChanges
 ) -> bodies.MarksChanged:
     """Stores or removes up to 1000 marks of this key, all of them or none."""
-    apply_changes(request, key.owner, job, body.marks)
-    return bodies.MarksChanged(counts=_counts(services_of(request).engine, key.owner, job))
+    apply_changes(caller.services, caller.key.owner, job, body.marks)
+    return bodies.MarksChanged(counts=_counts(caller.services.engine, caller.key.owner, job))
 
 
 @router.post("/decisions", summary="Decide finally about samples", responses=NOT_FINISHED)
-def decide(job: OwnedResult, body: bodies.MarkChanges, request: Request) -> bodies.MarksChanged:
+def decide(job: OwnedResult, body: bodies.MarkChanges, caller: Writer) -> bodies.MarksChanged:
     """Stores or removes up to 1000 final decisions, which count whatever reviewers decided.
 
     For the owner of the job and keys with the scope admin.
     """
-    apply_changes(request, FINAL, job, body.marks)
-    return bodies.MarksChanged(counts=_counts(services_of(request).engine, FINAL, job))
+    apply_changes(caller.services, FINAL, job, body.marks)
+    return bodies.MarksChanged(counts=_counts(caller.services.engine, FINAL, job))
 
 
 Of = Annotated[
@@ -115,12 +112,12 @@ Of = Annotated[
     response_class=Response,
     responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}, **NOT_FINISHED},
 )
-async def export_csv(job: SucceededJob, request: Request, key: ReadKey, of: Of = "own") -> Response:
+async def export_csv(job: SucceededJob, caller: Reader, of: Of = "own") -> Response:
     """A file for `difficulty clean --marks`, which spreadsheets can open as well.
 
     Merged, the header `Difficulty-Tied` has the number of samples without a decision.
     """
-    return await _download(job, request, key, of, "csv")
+    return await _download(job, caller, of, "csv")
 
 
 @router.get(
@@ -129,11 +126,9 @@ async def export_csv(job: SucceededJob, request: Request, key: ReadKey, of: Of =
     response_class=Response,
     responses={200: {"content": {PARQUET: BYTES}}, **NOT_FINISHED},
 )
-async def export_parquet(
-    job: SucceededJob, request: Request, key: ReadKey, of: Of = "own"
-) -> Response:
+async def export_parquet(job: SucceededJob, caller: Reader, of: Of = "own") -> Response:
     """A file for `difficulty clean --marks`."""
-    return await _download(job, request, key, of, "parquet")
+    return await _download(job, caller, of, "parquet")
 
 
 @router.get(
@@ -142,28 +137,27 @@ async def export_parquet(
     response_class=Response,
     responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}, **NOT_FINISHED},
 )
-async def export_cleaned(job: SucceededJob, request: Request, key: ReadKey) -> Response:
+async def export_cleaned(job: SucceededJob, caller: Reader) -> Response:
     """The samples that this key has not dropped, with the labels that it decided on.
 
     Columns are `sample_id`, `label`, `original_label` and `mark`.
     """
-    services = services_of(request)
+    services = caller.services
 
     def tables() -> tuple[Iterable[pa.Table], pa.Schema]:
         scores = services.open_scores.get(job)
-        return [cleaned_list(services.engine, key.owner, job.id, scores)], CLEANED_SCHEMA
+        return [cleaned_list(services.engine, caller.key.owner, job.id, scores)], CLEANED_SCHEMA
 
-    return await _send(job, request, key, tables, "cleaned", "csv")
+    return await _send(job, caller, tables, "cleaned", "csv")
 
 
 def apply_changes(
-    request: Request, owner: str, job: Job, changes: Sequence[bodies.MarkChange]
+    services: Services, owner: str, job: Job, changes: Sequence[bodies.MarkChange]
 ) -> None:
     """Stores or removes the marks of some samples, unless one was marked elsewhere meanwhile.
 
     `owner` is the reviewer, or FINAL.
     """
-    services = services_of(request)
     samples = services.open_scores.get(job).samples
     rows = _rows_of(samples, changes)
     names = set(samples.names.values())
@@ -192,11 +186,11 @@ def apply_changes(
 
 
 def mark_many(
-    request: Request, owner: str, job: Job, changes: Mapping[int, SampleMark | None]
+    engine: Engine, owner: str, job: Job, changes: Mapping[int, SampleMark | None]
 ) -> None:
     """Stores or removes the marks of many samples, in parts between which others write."""
     try:
-        set_many_marks(services_of(request).engine, owner, job.id, changes)
+        set_many_marks(engine, owner, job.id, changes)
     except IntegrityError:
         raise not_found("job", job.id) from None  # it was deleted meanwhile
     except PartlyMarked as error:
@@ -268,10 +262,10 @@ def _write_parquet(tables: Iterable[pa.Table], schema: pa.Schema, file: BinaryIO
 WRITERS = {"csv": _write_csv, "parquet": _write_parquet}
 
 
-async def _download(job: Job, request: Request, key: Principal, of: str, ending: str) -> Response:
+async def _download(job: Job, caller: Caller, of: str, ending: str) -> Response:
     if of == "all":
-        require_overseer(key, job)
-    services, headers = services_of(request), dict[str, str]()
+        require_overseer(caller.key, job)
+    services, headers = caller.services, dict[str, str]()
 
     def tables() -> tuple[Iterable[pa.Table], pa.Schema]:
         engine, open_scores = services.engine, services.open_scores
@@ -279,22 +273,21 @@ async def _download(job: Job, request: Request, key: Principal, of: str, ending:
             review = open_review(engine, open_scores, job)
             headers[TIED] = str(len(review.merged.tied))
             return review.merged_tables(), MERGED_SCHEMA
-        return marks_tables(engine, key.owner, job.id, open_scores.get(job)), MARKS_SCHEMA
+        return marks_tables(engine, caller.key.owner, job.id, open_scores.get(job)), MARKS_SCHEMA
 
-    answer = await _send(job, request, key, tables, "marks", ending)
+    answer = await _send(job, caller, tables, "marks", ending)
     answer.headers.update(headers)
     return answer
 
 
 async def _send(
     job: Job,
-    request: Request,
-    key: Principal,
+    caller: Caller,
     tables: Callable[[], tuple[Iterable[pa.Table], pa.Schema]],
     name: str,
     ending: str,
 ) -> Response:
-    services = services_of(request)
+    services = caller.services
 
     def written() -> BinaryIO:
         parts, schema = tables()
@@ -305,7 +298,7 @@ async def _send(
             stack.pop_all()  # the answer closes it
         return file
 
-    file = await in_turn(services.queues.marks, request, key, written)
+    file = await caller.in_turn(services.queues.marks, written)
     # Where there is one job only, commands name the file without its id.
     prefix = f"{job.id}-" if services.settings.takes_jobs else ""
     headers = {

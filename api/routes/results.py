@@ -11,7 +11,6 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from api.http.api_keys import ReadKey, WriteKey
 from api.http.byte_ranges import (
     PARTIAL,
     UNCHANGED,
@@ -19,7 +18,6 @@ from api.http.byte_ranges import (
     parse_range,
     small_file,
 )
-from api.http.principals import Principal
 from api.http.problems import conflict, gone, not_found, unreadable
 from api.http.public_text import hide_paths, public_names
 from api.jobs.files import ERRORS_FILE, SCORES_FILE, TAGS_FILE, open_stored, open_stored_parquet
@@ -28,8 +26,9 @@ from api.jobs.store import Job
 from api.results.conditions import ALIKE, ImageQuery, alike_keys, matching_rows
 from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
 from api.results.thumbnails import Wanted
+from api.routes.callers import Caller, Reader, Writer
 from api.routes.conditions import Filter, as_problem, beside, searched
-from api.routes.jobs import address, find_job, in_turn, owned_job
+from api.routes.jobs import address, find_job, owned_job
 from api.services import services_of
 from api.storage.artifacts import Artifacts
 from difficulty_service.base.errors import DatasetError, ImageError
@@ -81,19 +80,19 @@ def require_succeeded(job: Job) -> Job:
     )
 
 
-def succeeded_job(job_id: str, request: Request, key: ReadKey) -> Job:
+def succeeded_job(job_id: str, caller: Reader) -> Job:
     """The succeeded job of an address."""
-    return require_succeeded(find_job(job_id, request, key))
+    return require_succeeded(find_job(job_id, caller))
 
 
-def owned_result(job_id: str, request: Request, key: WriteKey) -> Job:
+def owned_result(job_id: str, caller: Writer) -> Job:
     """The succeeded job of an address, to which the caller may add."""
-    return require_succeeded(owned_job(job_id, request, key))
+    return require_succeeded(owned_job(job_id, caller))
 
 
-def searched_job(job_id: str, request: Request, key: ReadKey) -> Job:
+def searched_job(job_id: str, caller: Reader) -> Job:
     """The succeeded job of an address that looked for missing boxes."""
-    job = succeeded_job(job_id, request, key)
+    job = succeeded_job(job_id, caller)
     if job.wanted.missing_boxes is None:
         raise conflict(
             f"job {job.id} did not look for missing boxes",
@@ -162,8 +161,7 @@ class _Place:
 )
 async def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the request
     job: SucceededJob,
-    request: Request,
-    key: ReadKey,
+    caller: Reader,
     query: Filter,
     sort: Annotated[
         str,
@@ -187,23 +185,21 @@ async def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part o
     images, `is.image_fault=(some)` all with a fault.
     """
     place = _Place(sort, label, limit, after)
-    return await searched(request, key, query, _page_of_scores, job, request, key, query, place)
+    return await searched(caller, query, _page_of_scores, job, caller, query, place)
 
 
-def _page_of_scores(
-    job: Job, request: Request, key: Principal, query: ImageQuery, place: _Place
-) -> ScorePage:
+def _page_of_scores(job: Job, caller: Caller, query: ImageQuery, place: _Place) -> ScorePage:
     sort = place.sort
     given = {name: value for name, value in query.conditions.items() if name != "sort"}
     is_of_all = given == {"verified": "all"}
-    with open_stored_parquet(services_of(request).artifacts, job, SCORES_FILE) as file:
+    with open_stored_parquet(caller.services.artifacts, job, SCORES_FILE) as file:
         try:
             only = keys = None
             if not is_of_all or sort == DOUBTED:
-                samples = services_of(request).open_scores.get(job).samples
+                samples = caller.services.open_scores.get(job).samples
                 keys = -samples.concerns if sort == DOUBTED else None
             if not is_of_all:
-                about = beside(request, key, job, query)
+                about = beside(caller, job, query)
                 only = matching_rows(samples, query, about)
                 if sort == ALIKE and (query.like or query.text):
                     keys = alike_keys(samples, query, about)
@@ -324,15 +320,14 @@ JPEG = "image/jpeg"
 async def read_thumbnail(
     job: SucceededJob,
     sample_id: str,
-    request: Request,
-    key: ReadKey,
+    caller: Reader,
     size: Annotated[int, Query(ge=16, le=512, description="Pixels of the longer side")] = 128,
 ) -> Response:
     """Created on the first request; images are shrunk, never enlarged."""
     try:
-        answer = await send_thumbnail(request, key, Wanted(job, sample_id, size))
+        answer = await send_thumbnail(caller, Wanted(job, sample_id, size))
     except ImageError as error:
-        names = public_names(services_of(request).settings)
+        names = public_names(caller.services.settings)
         raise unreadable(
             f"{sample_id[:200]}: {hide_paths(error.problem, names)}",
             "see the job's errors for all such images",
@@ -344,27 +339,27 @@ async def read_thumbnail(
     return answer
 
 
-async def send_thumbnail(request: Request, key: Principal, wanted: Wanted) -> Response | None:
+async def send_thumbnail(caller: Caller, wanted: Wanted) -> Response | None:
     """The JPEG of a thumbnail; one that must be made waits for the caller's turn.
 
     None if there is no such sample. Errors are those of `Thumbnails.make`, and a `Problem` where
     the caller waits for too many thumbnails.
     """
-    services = services_of(request)
+    services = caller.services
     try:
         path = await run_in_threadpool(services.thumbnails.stored, wanted)
         if path is None:
             queue, make = services.queues.thumbnails, services.thumbnails.make
-            path = await in_turn(queue, request, key, make, wanted)
+            path = await caller.in_turn(queue, make, wanted)
         if path is None:
             return None
-        return await run_in_threadpool(small_file, request, path, JPEG)
+        return await run_in_threadpool(small_file, caller.request, path, JPEG)
     except FileNotFoundError:  # the job was deleted meanwhile
         raise not_found("job", wanted.job.id) from None
 
 
-async def read_text(request: Request, key: Principal, wanted: Wanted) -> str | None:
+async def read_text(caller: Caller, wanted: Wanted) -> str | None:
     """The beginning of a text, in place of a thumbnail, like `send_thumbnail`."""
-    services = services_of(request)
+    services = caller.services
     queue, read = services.queues.thumbnails, services.thumbnails.read_text
-    return await in_turn(queue, request, key, read, wanted)
+    return await caller.in_turn(queue, read, wanted)

@@ -6,17 +6,16 @@ from typing import Any
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
-from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
-from api.http.api_keys import ReadKey
 from api.http.principals import Principal
 from api.http.problems import forbidden
 from api.jobs.marks import by_mark
 from api.jobs.reviewers import NO_KEY, keys_by_id, share_job, shared_with, unshare_job
 from api.jobs.store import Job
 from api.results.reviews import JobReview, open_review
-from api.routes.jobs import OwnedJob, in_turn
+from api.routes.callers import Caller, Reader
+from api.routes.jobs import OwnedJob
 from api.routes.results import NOT_FINISHED, SucceededJob
 from api.services import services_of
 from api.storage.tables import FINAL
@@ -63,9 +62,9 @@ class Reviewers(BaseModel):
 
 
 @router.get("", summary="Reviewers and their agreement", responses=NOT_FINISHED)
-async def read_reviewers(job: SucceededJob, request: Request, key: ReadKey) -> Reviewers:
+async def read_reviewers(job: SucceededJob, caller: Reader) -> Reviewers:
     """Every reviewer for the owner of the job and keys with the scope read-all, else the caller."""
-    return await in_turn(services_of(request).queues.marks, request, key, find, request, key, job)
+    return await caller.in_turn(caller.services.queues.marks, find, caller, job)
 
 
 @router.put("/{key_id}", status_code=204, summary="Share a job with another key")
@@ -91,16 +90,16 @@ def require_overseer(key: Principal, job: Job) -> None:
         )
 
 
-def find(request: Request, key: Principal, job: Job) -> Reviewers:
+def find(caller: Caller, job: Job) -> Reviewers:
     """Who has marked samples of a finished job, and who may."""
-    services = services_of(request)
+    services = caller.services
     engine = services.engine
-    is_overseer = key.oversees(job.owner)
-    only = None if is_overseer else key.owner
+    is_overseer = caller.key.oversees(job.owner)
+    only = None if is_overseer else caller.key.owner
     review = open_review(engine, services.open_scores, job, only)
     shared = set(shared_with(engine, job.id))
     keys, at = keys_by_id(engine), time.time()
-    listed = {*review.marks.owner_ids, *shared} - {FINAL} if is_overseer else {key.owner}
+    listed = {*review.marks.owner_ids, *shared} - {FINAL} if is_overseer else {caller.key.owner}
     reviewers = [
         Reviewer(
             key=owner,
@@ -124,16 +123,13 @@ def _facts(review: JobReview, owner: str) -> dict[str, Any]:
         (label, mark): number for (mark, label), number in zip(marks.decided, counts, strict=True)
     }
     latest = marks.at[own].max() if own.any() else None
+    doubtful = review.samples.is_doubtful
+    seen = float(doubtful[marks.rows[own]].sum())
     return {
         "counts": MarkCounts.of(by_mark(numbers)),
-        "doubtful_seen": _share_seen(review.samples.is_doubtful, marks.rows[own]),
+        "doubtful_seen": seen / doubtful.sum() if doubtful.any() else None,
         "latest": None if latest is None else datetime.fromtimestamp(latest, UTC),
     }
-
-
-def _share_seen(is_doubtful: NDArray[np.bool_], rows: NDArray[np.int64]) -> float | None:
-    number = int(is_doubtful.sum())
-    return float(is_doubtful[rows].sum() / number) if number else None
 
 
 def _agreement(review: JobReview) -> Agreement:

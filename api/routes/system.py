@@ -9,14 +9,14 @@ from pyarrow.fs import FileType
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
-from api.http.api_keys import ReadKey, WriteKey, require_scope
+from api.http.api_keys import ReadKey, require_scope
 from api.http.principals import Principal
+from api.jobs.backbones import offered_backbones
 from api.jobs.estimate import estimate_job
 from api.jobs.folders import MOST_ENTRIES, list_roots, look_into
-from api.jobs.offered_backbones import offered_backbones
 from api.jobs.queue import live_workers
 from api.metrics import CONTENT_TYPE
-from api.routes.jobs import in_turn
+from api.routes.callers import Reader, Writer
 from api.services import services_of
 from api.settings import MEBIBYTE, Settings
 from api.storage.artifacts import Artifacts
@@ -100,16 +100,15 @@ def get_backbones(request: Request, _key: ReadKey) -> Backbones:
 
 
 @router.get("/v1/usage", summary="What the key keeps, and how much it may")
-def get_usage(request: Request, key: ReadKey) -> Usage:
+def get_usage(caller: Reader) -> Usage:
     """Counted anew at each request."""
-    services = services_of(request)
-    return find_usage(services.engine, services.settings, key.owner)
+    services = caller.services
+    return find_usage(services.engine, services.settings, caller.key.owner)
 
 
 @router.get("/v1/folders", summary="Look for datasets in a root")
 def get_folders(
-    request: Request,
-    key: WriteKey,
+    caller: Writer,
     root: Annotated[
         str, Query(max_length=100, description="Without it, the roots are listed")
     ] = "",
@@ -117,7 +116,7 @@ def get_folders(
     start: Annotated[int, Query(ge=0, le=MOST_ENTRIES)] = 0,
 ) -> FolderPage:
     """The sub-folders, tables and archives of one folder, with what each folder holds."""
-    settings = key.within(services_of(request).settings)
+    settings = caller.key.within(caller.services.settings)
     if not root and not path:
         return list_roots(settings, start)
     return look_into(settings, root, path, start)
@@ -128,14 +127,14 @@ def get_folders(
     tags=["jobs"],
     summary="Preview a dataset, and estimate its job",
 )
-async def estimate(body: JobCreate, request: Request, key: WriteKey) -> JobEstimate:
+async def estimate(body: JobCreate, caller: Writer) -> JobEstimate:
     """Says how the dataset would be read and how long it would take, as far as that is known.
 
     Takes the body of a job and queues none; lists the dataset for some seconds at most.
     """
-    services = services_of(request)
-    arguments = (body, key, services.settings, services.engine, services.previews)
-    return await in_turn(services.queues.estimates, request, key, estimate_job, *arguments)
+    services = caller.services
+    arguments = (body, caller.key, services.settings, services.engine, services.previews)
+    return await caller.in_turn(services.queues.estimates, estimate_job, *arguments)
 
 
 def _of_library(name: str) -> BackboneListing:

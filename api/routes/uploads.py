@@ -8,14 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Response
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
-from api.http.api_keys import KeyWatch, ReadKey, WriteKey
-from api.http.principals import Principal
+from api.http.api_keys import KeyWatch
 from api.http.problems import conflict, not_found, too_large
-from api.services import services_of
+from api.routes.callers import Caller, Reader, Writer
 from api.storage.space import require_space
 from api.uploads import store
 from api.uploads.checking import UploadChecks
@@ -43,9 +42,9 @@ BODY = {
     summary="Announce an upload",
     responses={201: {"headers": {"Location": {"schema": {"type": "string"}}}}},
 )
-def create(body: UploadCreate, request: Request, response: Response, key: WriteKey) -> UploadPublic:
+def create(body: UploadCreate, response: Response, caller: Writer) -> UploadPublic:
     """Its bytes are then sent with PUT, at once or in parts, to the address in `Location`."""
-    services = services_of(request)
+    services = caller.services
     engine, settings = services.engine, services.settings
     if body.size is not None and body.size > settings.max_upload_bytes:
         raise too_large(
@@ -54,21 +53,22 @@ def create(body: UploadCreate, request: Request, response: Response, key: WriteK
             field="size",
         )
     require_space(settings)
-    quota = quota_of(engine, settings, key.owner)
-    upload = store.create_upload(engine, key.owner, body.format, body.size, quota, name=body.name)
+    quota = quota_of(engine, settings, caller.key.owner)
+    upload = store.create_upload(
+        engine, caller.key.owner, body.format, body.size, quota, name=body.name
+    )
     response.headers["Location"] = _address(upload)
     return _public(upload, response)
 
 
 @router.get("", summary="List uploads")
 def list_all(
-    request: Request,
-    key: ReadKey,
+    caller: Reader,
     limit: Annotated[int, Query(ge=1, le=PAGE)] = PAGE,
     before: Annotated[str | None, Query(max_length=32, pattern="^[0-9a-z]+$")] = None,
 ) -> UploadList:
     """Newest first; `before` is the id of the last upload of the previous page."""
-    page = store.list_uploads(services_of(request).engine, key.owner, limit, before)
+    page = store.list_uploads(caller.services.engine, caller.key.owner, limit, before)
     return UploadList(uploads=[_public(upload) for upload in page])
 
 
@@ -76,9 +76,9 @@ def list_all(
     "/{upload_id}", summary="How much has arrived", responses={200: {"headers": OFFSET_HEADER}}
 )
 @router.head("/{upload_id}", summary="How much has arrived, in the header Upload-Offset")
-def read(upload_id: str, request: Request, response: Response, key: ReadKey) -> UploadPublic:
+def read(upload_id: str, response: Response, caller: Reader) -> UploadPublic:
     """The upload is resumed at byte `received`."""
-    return _public(_find(request, key, upload_id), response)
+    return _public(_find(caller, upload_id), response)
 
 
 @router.put(
@@ -87,11 +87,10 @@ def read(upload_id: str, request: Request, response: Response, key: ReadKey) -> 
     openapi_extra=BODY,
     responses={200: {"headers": OFFSET_HEADER}, 409: {}, 410: {}},
 )
-async def append(  # noqa: PLR0913, PLR0917 - one parameter for each part of the request
+async def append(
     upload_id: str,
-    request: Request,
     response: Response,
-    key: WriteKey,
+    caller: Writer,
     offset: Annotated[int | None, Query(ge=0, le=LARGEST)] = None,
     content_range: Annotated[str | None, Header(max_length=200)] = None,
     last: Annotated[bool, Query(alias="complete", description="These are the last bytes")] = False,  # noqa: FBT002
@@ -100,8 +99,8 @@ async def append(  # noqa: PLR0913, PLR0917 - one parameter for each part of the
 
     The file is checked once it is complete, by its size or `complete`; then jobs may use it.
     """
-    upload = await run_in_threadpool(_find, request, key, upload_id)
-    services = services_of(request)
+    upload = await run_in_threadpool(_find, caller, upload_id)
+    services = caller.services
     engine, settings = services.engine, services.settings
     span = read_span(content_range, offset)
     if None not in (upload.size, span.total) and upload.size != span.total:
@@ -109,12 +108,12 @@ async def append(  # noqa: PLR0913, PLR0917 - one parameter for each part of the
     size = span.total if upload.size is None else upload.size
     path = store.upload_path(settings, upload.id, upload.format)
     limit = min(settings.max_upload_bytes, size or settings.max_upload_bytes)
-    refuse_too_long(span, request.headers.get("content-length"), limit)
-    body = KeyWatch(engine, key).watched(request.stream())
+    refuse_too_long(span, caller.request.headers.get("content-length"), limit)
+    body = KeyWatch(engine, caller.key).watched(caller.request.stream())
     # One whose size was announced has it reserved.
     quota = None
     if upload.size is None:
-        quota = await run_in_threadpool(quota_of, engine, settings, key.owner)
+        quota = await run_in_threadpool(quota_of, engine, settings, caller.key.owner)
     limits = UploadLimits(limit, partial(require_space, settings), quota)
     received = await receive(engine, upload, path, body, span, limits)
     upload = replace(upload, received=received)
@@ -127,10 +126,10 @@ async def append(  # noqa: PLR0913, PLR0917 - one parameter for each part of the
 @router.delete(
     "/{upload_id}", status_code=204, summary="Delete an upload", responses={404: {}, 409: {}}
 )
-def remove(upload_id: str, request: Request, key: WriteKey) -> None:
+def remove(upload_id: str, caller: Writer) -> None:
     """Also deletes its bytes; refused while it is being sent or an unfinished job needs it."""
-    upload = _find(request, key, upload_id)
-    services = services_of(request)
+    upload = _find(caller, upload_id)
+    services = caller.services
     engine, settings = services.engine, services.settings
     if store.is_needed(engine, upload.id):
         raise conflict("an unfinished job needs the upload", "cancel the job or wait for it")
@@ -162,8 +161,8 @@ def _complete(
         return store.complete(engine, upload.id, upload.received, file_sha256(path))
 
 
-def _find(request: Request, key: Principal, upload_id: str) -> Upload:
-    upload = store.get_upload(services_of(request).engine, key.owner, upload_id)
+def _find(caller: Caller, upload_id: str) -> Upload:
+    upload = store.get_upload(caller.services.engine, caller.key.owner, upload_id)
     if upload is None:
         raise not_found("upload", upload_id)
     return upload

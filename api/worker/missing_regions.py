@@ -36,12 +36,7 @@ def require_boxes(wanted: JobRequest, dataset: Dataset) -> None:
 
 
 def write_missing(
-    job: Job,
-    store: FeatureSource,
-    dataset: Dataset,
-    plan: Plan,
-    callbacks: Callbacks,
-    load: Loader,
+    job: Job, store: FeatureSource, dataset: Dataset, plan: Plan, callbacks: Callbacks, load: Loader
 ) -> Path:
     """Looks for missing boxes, and writes a table of them beside the features of the boxes.
 
