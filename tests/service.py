@@ -1,6 +1,7 @@
 """The running service: in a test's own process, and where another process serves."""
 
 import json
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import structlog
 from fastapi.testclient import TestClient
 from httpx2 import Response
+from sqlalchemy import Engine
 
 from api.app import create_app
 from api.http.needed_services import attach_services
@@ -22,39 +25,62 @@ from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 
 
+class ServiceClient(TestClient):
+    """A client that knows the application which it asks."""
+
+    @property
+    def services(self) -> Services:
+        """What the requests share, once the application runs."""
+        services: Services = self.app.state.services  # type: ignore[attr-defined]
+        return services
+
+    @property
+    def engine(self) -> Engine:
+        """The database of the application."""
+        return self.services.engine
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the application."""
+        return self.services.settings
+
+
 @contextmanager
 def client_of(
     data_dir: Path,
     *,
     follow_redirects: bool = True,
     **settings: Any,  # noqa: ANN401 - whatever settings are
-) -> Iterator[TestClient]:
+) -> Iterator[ServiceClient]:
     """A client on this machine of a running application, by default with the built-in backbone."""
     usual = {"data_dir": data_dir, "device": "cpu", "default_backbone": "builtin"}
     app = create_app(Settings(**usual | settings))
-    with TestClient(app, base_url="http://localhost", follow_redirects=follow_redirects) as client:
+    with ServiceClient(
+        app, base_url="http://localhost", follow_redirects=follow_redirects
+    ) as client:
         yield client
 
 
-def services_in(client: TestClient) -> Services:
-    """What the requests of a client share."""
-    services: Services = client.app.state.services  # type: ignore[attr-defined]
-    return services
-
-
-def share(client: TestClient, services: Services) -> None:
+def share(client: ServiceClient, services: Services) -> None:
     """Has the later requests of a client share other services."""
     attach_services(client.app, services)  # type: ignore[arg-type]
 
 
-def run_next_job(client: TestClient) -> Job:
+def run_next_job(client: ServiceClient) -> Job:
     """Runs the next job of a service to its end, as a worker would."""
-    services = services_in(client)
+    services = client.services
     job = claim(services.engine, "worker", "cpu", 600.0)
     assert job is not None
     result = run_job(job, services.settings, services.engine, services.artifacts, Observer())
     assert succeed(services.engine, job, result)
     return job
+
+
+def finished_job(client: ServiceClient, **fields: object) -> Job:
+    """A job with these fields of its request, which is submitted and run to its end."""
+    body = {"dataset": {"root": "photos"}, "shrinkage": "ledoit-wolf"} | fields
+    client.post("/v1/jobs", json=body).raise_for_status()
+    return run_next_job(client)
 
 
 def assert_problem(response: Response, status: int, kind: str, field: str | None = None) -> None:
@@ -67,7 +93,26 @@ def assert_problem(response: Response, status: int, kind: str, field: str | None
         assert problem["field"] == field
 
 
-def ask(client: TestClient, job: str, **body: object) -> dict[str, object]:
+@contextmanager
+def logging_restored() -> Iterator[None]:
+    """Has the configuration of all logs be what it was, after the context."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+    structlog.reset_defaults()
+
+
+def announce(client: TestClient, form: str = "zip", size: int | None = None) -> str:
+    """Announces an upload; returns its address."""
+    answer = client.post("/v1/uploads", json={"format": form, "size": size})
+    assert answer.status_code == 201, answer.text
+    return str(answer.headers["Location"])
+
+
+def ask(client: ServiceClient, job: str, **body: object) -> dict[str, object]:
     """What was asked of a job, once it is there or has failed."""
     answer = client.post(f"/v1/jobs/{job}/comparisons", json=body)
     assert answer.status_code in (200, 202), answer.text

@@ -6,7 +6,6 @@ import re
 from typing import get_type_hints
 
 import pytest
-from fastapi.testclient import TestClient
 from rich.console import Console
 
 import difficulty_service as ds
@@ -19,7 +18,7 @@ from difficulty_service.scores.score_columns import SCORERS
 from difficulty_service.settings.options import DatasetScoring, sentence_of
 from docs.keywords import MODULE, module
 from docs.options import PAGE, page
-from tests.service import client_of
+from tests.service import ServiceClient, client_of
 
 OPTIONS = list(DatasetScoring.model_fields)
 
@@ -33,7 +32,7 @@ def help_text() -> str:
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+def client(tmp_path_factory: pytest.TempPathFactory) -> ServiceClient:
     folder = tmp_path_factory.mktemp("service")
     with client_of(folder / "data", roots={"photos": str(folder)}) as client:
         yield client
@@ -58,7 +57,7 @@ def test_python_has_it_for_features_in_memory_with_the_same_default(name: str) -
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_a_job_has_it_with_the_same_schema(name: str, client: TestClient) -> None:
+def test_a_job_has_it_with_the_same_schema(name: str, client: ServiceClient) -> None:
     schemas = client.get("/openapi.json").json()["components"]["schemas"]
     expected = DatasetScoring.model_json_schema()["properties"][name]
     if expected["default"] is None:
@@ -69,14 +68,14 @@ def test_a_job_has_it_with_the_same_schema(name: str, client: TestClient) -> Non
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_the_form_has_it_with_the_same_sentence(name: str, client: TestClient) -> None:
+def test_the_form_has_it_with_the_same_sentence(name: str, client: ServiceClient) -> None:
     page = client.get("/").text
 
     assert f'name="{name}"' in page
     assert sentence_of(DatasetScoring, name) in page
 
 
-def test_every_scorer_is_offered_everywhere(help_text: str, client: TestClient) -> None:
+def test_every_scorer_is_offered_everywhere(help_text: str, client: ServiceClient) -> None:
     page = client.get("/").text
 
     for scorer in SCORERS.values():

@@ -61,12 +61,6 @@ def new_postgresql_url(postgresql_server: Path) -> Callable[[], str]:
     return create
 
 
-@pytest.fixture(scope="session")
-def postgresql_url(new_postgresql_url: Callable[[], str]) -> str:
-    """An empty PostgreSQL database for the whole session."""
-    return new_postgresql_url()
-
-
 @pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
     """URL of an SQLite database that does not exist yet."""

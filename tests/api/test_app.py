@@ -10,7 +10,6 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 from sqlalchemy.exc import DataError, OperationalError
 from starlette.exceptions import HTTPException
-from starlette.testclient import TestClient
 
 from api.app import create_app
 from api.http.api_keys import OPEN_PATHS
@@ -26,7 +25,7 @@ from difficulty_service.base.errors import (
     Setting,
     StatisticsError,
 )
-from tests.service import client_of, services_in
+from tests.service import ServiceClient, client_of
 
 FAILURES: dict[str, Exception] = {
     "problem": Problem(409, "conflict", "it runs", "wait", field="id", headers={"X-Why": "runs"}),
@@ -74,19 +73,19 @@ def add_failing_routes(app: FastAPI) -> None:
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceClient]:
     with client_of(tmp_path_factory.mktemp("data")) as client:
         add_failing_routes(client.app)  # type: ignore[arg-type]
         yield client
 
 
 @pytest.fixture(scope="module")
-def app(client: TestClient) -> FastAPI:
+def app(client: ServiceClient) -> FastAPI:
     return client.app  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_an_error_of_any_kind_is_answered_as_a_problem(client: TestClient, name: str) -> None:
+def test_an_error_of_any_kind_is_answered_as_a_problem(client: ServiceClient, name: str) -> None:
     response = client.get(f"/fail/{name}")
 
     status, kind = EXPECTED[name]
@@ -100,27 +99,27 @@ def test_an_error_of_any_kind_is_answered_as_a_problem(client: TestClient, name:
     assert "db.internal" not in response.text
 
 
-def test_a_problem_keeps_its_field_and_headers(client: TestClient) -> None:
+def test_a_problem_keeps_its_field_and_headers(client: ServiceClient) -> None:
     response = client.get("/fail/problem")
 
     assert response.json()["field"] == "id"
     assert response.headers["x-why"] == "runs"
 
 
-def test_a_database_that_is_down_is_answered_with_a_time_to_retry(client: TestClient) -> None:
+def test_a_database_that_is_down_is_answered_with_a_time_to_retry(client: ServiceClient) -> None:
     response = client.get("/fail/down")
 
     assert int(response.headers["retry-after"]) > 0
 
 
-def test_an_unknown_address_is_a_problem(client: TestClient) -> None:
+def test_an_unknown_address_is_a_problem(client: ServiceClient) -> None:
     response = client.get("/v1/nothing")
 
     assert response.status_code == 404
     assert response.json()["type"] == "/problems/not-found"
 
 
-def test_a_wrong_method_is_answered_with_the_allowed_ones(client: TestClient) -> None:
+def test_a_wrong_method_is_answered_with_the_allowed_ones(client: ServiceClient) -> None:
     response = client.delete("/healthz")
 
     assert response.status_code == 405
@@ -128,7 +127,7 @@ def test_a_wrong_method_is_answered_with_the_allowed_ones(client: TestClient) ->
     assert response.headers["allow"] == "GET"
 
 
-def test_a_wrong_field_is_named(client: TestClient) -> None:
+def test_a_wrong_field_is_named(client: ServiceClient) -> None:
     response = client.post("/numbers", json={"number": "many", "name": 7})
 
     body = response.json()
@@ -140,7 +139,7 @@ def test_a_wrong_field_is_named(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b'{"number": 1}]', b"[" * 100_000])
-def test_a_body_that_is_no_json_is_a_bad_request(client: TestClient, content: bytes) -> None:
+def test_a_body_that_is_no_json_is_a_bad_request(client: ServiceClient, content: bytes) -> None:
     headers = {"content-type": "application/json"}
 
     response = client.post("/numbers", content=content, headers=headers)
@@ -149,7 +148,7 @@ def test_a_body_that_is_no_json_is_a_bad_request(client: TestClient, content: by
     assert response.headers["content-type"] == CONTENT_TYPE
 
 
-def test_the_request_id_sent_comes_back(client: TestClient) -> None:
+def test_the_request_id_sent_comes_back(client: ServiceClient) -> None:
     sent = uuid4().hex
 
     response = client.get("/healthz", headers={"X-Request-ID": sent})
@@ -157,16 +156,16 @@ def test_the_request_id_sent_comes_back(client: TestClient) -> None:
     assert response.headers["x-request-id"] == sent
 
 
-def test_a_request_id_that_could_forge_a_log_is_replaced(client: TestClient) -> None:
+def test_a_request_id_that_could_forge_a_log_is_replaced(client: ServiceClient) -> None:
     response = client.get("/healthz", headers={"X-Request-ID": "x event=deleted"})
 
     assert "deleted" not in response.headers["x-request-id"]
 
 
-def test_starting_makes_the_tables(client: TestClient) -> None:
+def test_starting_makes_the_tables(client: ServiceClient) -> None:
     assert client.get("/healthz").status_code == 200
 
-    require_current(services_in(client).engine)
+    require_current(client.engine)
 
 
 def test_a_rate_limit_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
@@ -174,28 +173,28 @@ def test_a_rate_limit_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         create_app(Settings(data_dir=tmp_path, rate_limit="often"))
 
 
-def test_an_error_of_the_library_brings_its_message(client: TestClient) -> None:
+def test_an_error_of_the_library_brings_its_message(client: ServiceClient) -> None:
     response = client.get("/fail/dataset")
 
     assert isinstance(FAILURES["dataset"], DifficultyError)
     assert response.json()["detail"] == "no images in 'photos'"
 
 
-def test_an_error_of_the_library_brings_its_remedy(client: TestClient) -> None:
+def test_an_error_of_the_library_brings_its_remedy(client: ServiceClient) -> None:
     response = client.get("/fail/backbone")
 
     assert response.json()["detail"] == "there is no backbone 'resnet'"
     assert response.json()["remedy"] == "see GET /v1/backbones"
 
 
-def test_an_error_of_the_library_names_no_folder_of_the_server(client: TestClient) -> None:
+def test_an_error_of_the_library_names_no_folder_of_the_server(client: ServiceClient) -> None:
     response = client.get("/fail/damage").json()
 
     assert response["detail"] == "gaussians.safetensors is damaged"
     assert response["remedy"] == "delete x"
 
 
-def test_a_remedy_that_names_no_field_of_the_request_is_left_out(client: TestClient) -> None:
+def test_a_remedy_that_names_no_field_of_the_request_is_left_out(client: ServiceClient) -> None:
     response = client.get("/fail/image")
 
     assert response.json()["detail"] == "too large"

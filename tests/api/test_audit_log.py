@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import structlog
-from fastapi.testclient import TestClient
 from sqlalchemy import Engine
 
 from api.audit_log import AUDIT, AuditFile, open_audit_file
@@ -20,7 +19,7 @@ from api.logs import set_up_logging
 from api.settings import Settings
 from api.storage.keys import create_key
 from difficulty_service.base.errors import ConfigError
-from tests.service import client_of, services_in
+from tests.service import ServiceClient, client_of, logging_restored
 
 LINES = 200
 
@@ -28,18 +27,13 @@ LINES = 200
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[Path]:
     """The file of the audit log; restores the configuration of all logs afterwards."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield tmp_path / "audit.jsonl"
-    set_up_logging(Settings())
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
-    structlog.reset_defaults()
+    with logging_restored():
+        yield tmp_path / "audit.jsonl"
+        set_up_logging(Settings())
 
 
 @pytest.fixture
-def client(tmp_path: Path, file: Path) -> Iterator[TestClient]:
+def client(tmp_path: Path, file: Path) -> Iterator[ServiceClient]:
     """A client of a service that logs nothing but errors, and keeps an audit log."""
     (tmp_path / "photos").mkdir()
     set_up_logging(Settings(audit_log=file, log_level="error"))
@@ -53,9 +47,9 @@ def lines(file: Path) -> list[dict[str, Any]]:
 
 
 def test_changes_name_key_address_route_job_and_outcome_and_nothing_secret(
-    client: TestClient, file: Path
+    client: ServiceClient, file: Path
 ) -> None:
-    key, secret = create_key(services_in(client).engine, "laptop", ["write"])
+    key, secret = create_key(client.engine, "laptop", ["write"])
     headers = {"X-API-Key": secret}
     body = {"dataset": {"root": "photos", "path": ""}}
 
@@ -85,8 +79,10 @@ def test_changes_name_key_address_route_job_and_outcome_and_nothing_secret(
     assert "photos" not in text
 
 
-def test_signing_in_is_a_change_whether_it_succeeds_or_not(client: TestClient, file: Path) -> None:
-    key, secret = create_key(services_in(client).engine, "laptop", ["read"])
+def test_signing_in_is_a_change_whether_it_succeeds_or_not(
+    client: ServiceClient, file: Path
+) -> None:
+    key, secret = create_key(client.engine, "laptop", ["read"])
 
     client.post("/sign-in", data={"key": "difficulty_guessed"})
     client.post("/sign-in", data={"key": secret})
@@ -99,9 +95,9 @@ def test_signing_in_is_a_change_whether_it_succeeds_or_not(client: TestClient, f
 
 
 def test_what_only_computes_and_what_strangers_are_refused_is_no_change(
-    client: TestClient, file: Path
+    client: ServiceClient, file: Path
 ) -> None:
-    _, secret = create_key(services_in(client).engine, "laptop", ["write"])
+    _, secret = create_key(client.engine, "laptop", ["write"])
     headers = {"X-API-Key": secret}
 
     for path in ("/v1/estimates", "/estimate", f"/v1/gaussians/{'0' * 26}/score"):
@@ -190,7 +186,7 @@ def test_lines_of_several_processes_stay_whole(file: Path) -> None:
 
 
 def test_a_line_that_cannot_be_written_is_in_the_log_and_the_answer_is_given(
-    client: TestClient, file: Path
+    client: ServiceClient, file: Path
 ) -> None:
     stream = io.StringIO()
     set_up_logging(Settings(audit_log=file, log_level="error"), stream)

@@ -13,7 +13,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fastapi.testclient import TestClient
 
 import difficulty_service as ds
 from api.app import create_app
@@ -29,7 +28,7 @@ from difficulty_service.marks.review_folder import ReviewFolder
 from difficulty_service.scores.file import read_scores
 from tests.boxed_images import CATEGORIES, Scene, write_coco, write_image
 from tests.factories import write_image_folder
-from tests.service import client_of, run_next_job, services_in
+from tests.service import ServiceClient, client_of, run_next_job
 from tests.small_network import SMALL
 
 pytestmark = pytest.mark.slow
@@ -205,7 +204,7 @@ class Explorer(Shell):
         job = add_round(file, content)
         make_features_files(settings.artifact_root, job, features)
         app = create_app(settings, Rounds(file, job.id))
-        with TestClient(app, base_url="http://localhost") as client:
+        with ServiceClient(app, base_url="http://localhost") as client:
             post_marks(client, job.id, self.dataset)
 
     def score_again(self) -> None:
@@ -216,7 +215,7 @@ class Service:
     """A server, whose jobs apply the marks of others."""
 
     def __init__(self, folder: Path, dataset: Dataset) -> None:
-        self.dataset, self.run, self.jobs = dataset, run_next_job, list[str]()
+        self.dataset, self.jobs = dataset, list[str]()
         roots = {"pictures": str(folder)}
         self.client = partial(client_of, folder / "data", roots=roots, max_queued_jobs=5)
 
@@ -226,7 +225,7 @@ class Service:
         with self.client() as client:
             answer = client.post("/v1/jobs", json=body)
             assert answer.status_code == 202, answer.text
-            self.jobs.append(self.run(client).id)
+            self.jobs.append(run_next_job(client).id)
 
     score_again = score
 
@@ -241,11 +240,10 @@ class Service:
 
     def remembered(self) -> Iterable[MarkedSample]:
         with self.client() as client:
-            engine = services_in(client).engine
-            return JobMarks(engine, self.jobs[-1]).read().composed().samples.values()
+            return JobMarks(client.engine, self.jobs[-1]).read().composed().samples.values()
 
 
-def post_marks(client: TestClient, job: str, dataset: Dataset) -> None:
+def post_marks(client: ServiceClient, job: str, dataset: Dataset) -> None:
     changes = [
         {
             "sample_id": each.sample_id,
@@ -269,7 +267,7 @@ def way(
 ) -> Way:
     """One way in which people decide."""
     if request.param == "service":
-        return Service(tmp_path, dataset, run_next_job)
+        return Service(tmp_path, dataset)
     kinds = {"shell": Shell, "notebook": Notebook, "explorer": Explorer}
     return kinds[request.param](tmp_path, dataset, monkeypatch)
 

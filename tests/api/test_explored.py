@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Self
 
 import pytest
 import torch
@@ -62,6 +63,13 @@ class Explorer:
         self.rounds = Rounds(file, self.job, why_not_again(content.provenance, features))
         self.client = TestClient(create_app(settings, self.rounds), base_url="http://localhost")
 
+    def __enter__(self) -> Self:
+        self.client.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.client.__exit__(*error)
+
     def mark(self, job: str, **marks: tuple[str, str | None] | None) -> None:
         changes = [
             {"sample_id": each, "decision": wanted and {"mark": wanted[0], "label": wanted[1]}}
@@ -99,8 +107,7 @@ RIGHT: dict[str, tuple[str, str | None]] = {
 
 @pytest.mark.slow
 def test_scoring_again_replaces_the_scores_by_those_that_know_the_decisions(scores: Path) -> None:
-    explorer = explorer_of(scores)
-    with explorer.client:
+    with explorer_of(scores) as explorer:
         explorer.mark(explorer.job, **RIGHT)
         following = explorer.post(explorer.job, "score-again")
         page = explorer.client.get(f"/jobs/{following}").text
@@ -116,11 +123,8 @@ def test_scoring_again_replaces_the_scores_by_those_that_know_the_decisions(scor
 
 
 @pytest.mark.slow
-def test_the_first_page_is_the_dataset_until_there_are_rounds_to_choose_from(
-    scores: Path,
-) -> None:
-    explorer = explorer_of(scores)
-    with explorer.client:
+def test_the_first_page_is_the_dataset_until_there_are_rounds_to_choose_from(scores: Path) -> None:
+    with explorer_of(scores) as explorer:
         alone = explorer.client.get("/", follow_redirects=False)
         explorer.mark(explorer.job, **RIGHT)
         explorer.post(explorer.job, "score-again")
@@ -134,8 +138,7 @@ def test_the_first_page_is_the_dataset_until_there_are_rounds_to_choose_from(
 
 @pytest.mark.slow
 def test_a_round_is_scored_as_the_command_scores_it(scores: Path, tmp_path: Path) -> None:
-    explorer = explorer_of(scores)
-    with explorer.client:
+    with explorer_of(scores) as explorer:
         explorer.mark(explorer.job, **RIGHT)
         explorer.post(explorer.job, "score-again")
 
@@ -152,8 +155,7 @@ def test_a_round_is_scored_as_the_command_scores_it(scores: Path, tmp_path: Path
 @pytest.mark.slow
 def test_one_goes_back_to_a_round_and_forward_again_with_the_marks_of_each(scores: Path) -> None:
     before = read_scores(scores)
-    explorer = explorer_of(scores)
-    with explorer.client:
+    with explorer_of(scores) as explorer:
         explorer.mark(explorer.job, **RIGHT)
         second = explorer.post(explorer.job, "score-again")
         explorer.mark(second, s2=("relabel", "owl"))
@@ -174,8 +176,7 @@ def test_one_goes_back_to_a_round_and_forward_again_with_the_marks_of_each(score
 
 @pytest.mark.slow
 def test_scoring_an_earlier_round_again_starts_from_it(scores: Path) -> None:
-    explorer = explorer_of(scores)
-    with explorer.client:
+    with explorer_of(scores) as explorer:
         explorer.mark(explorer.job, s0=("relabel", "cat"))
         second = explorer.post(explorer.job, "score-again")
         explorer.mark(second, s2=("drop", None))
@@ -188,8 +189,7 @@ def test_scoring_an_earlier_round_again_starts_from_it(scores: Path) -> None:
 
 
 def test_marks_are_beside_the_scores_when_the_explorer_ends(scores: Path) -> None:
-    explorer = explorer_of(scores)
-    with explorer.client:
+    with explorer_of(scores) as explorer:
         explorer.mark(explorer.job, **RIGHT)
 
     assert remembered(scores) == RIGHT
@@ -199,8 +199,7 @@ def test_marks_are_beside_the_scores_when_the_explorer_ends(scores: Path) -> Non
 
 
 def test_marks_of_earlier_rounds_stay_beside_those_of_this_one(scores: Path) -> None:
-    explorer = explorer_of(scores)
-    with explorer.client:
+    with explorer_of(scores) as explorer:
         explorer.mark(explorer.job, **RIGHT)
         second = explorer.post(explorer.job, "score-again")
         explorer.mark(second, s2=("relabel", "owl"))
@@ -214,8 +213,7 @@ def test_marks_of_earlier_rounds_stay_beside_those_of_this_one(scores: Path) -> 
 def test_what_a_person_changes_in_the_file_of_marks_counts_when_it_is_opened_again(
     scores: Path,
 ) -> None:
-    explorer = explorer_of(scores)
-    with explorer.client:
+    with explorer_of(scores) as explorer:
         explorer.mark(explorer.job, **RIGHT)
     marks = dict(read_marks(ReviewFolder(scores).file, ()).samples)
     del marks["s1"]
@@ -223,8 +221,7 @@ def test_what_a_person_changes_in_the_file_of_marks_counts_when_it_is_opened_aga
     marks["s20"] = MarkedSample("s20", Mark.DROP)
     write_marks(ReviewFolder(scores).file, marks.values())
 
-    again = explorer_of(scores)
-    with again.client:
+    with explorer_of(scores) as again:
         shown = again.marks(again.job)
 
     expected = {"s0": ("keep", None), "s10": ("keep", None), "s20": ("drop", None)}
@@ -233,15 +230,13 @@ def test_what_a_person_changes_in_the_file_of_marks_counts_when_it_is_opened_aga
 
 
 def test_decisions_that_are_lost_from_the_file_of_marks_are_kept_as_undone(scores: Path) -> None:
-    explorer = explorer_of(scores)
-    with explorer.client:
+    with explorer_of(scores) as explorer:
         explorer.mark(explorer.job, **RIGHT)
     before = remembered(scores)
     lines = ReviewFolder(scores).file.read_text().splitlines(keepends=True)
     ReviewFolder(scores).file.write_text("".join(lines[:2]))
 
-    again = explorer_of(scores)
-    with again.client:
+    with explorer_of(scores) as again:
         left = again.marks(again.job)
 
     undone = read_marks(scores.with_suffix(".marks.undone.csv"), ())
@@ -259,8 +254,7 @@ def test_a_mark_survives_an_explorer_that_was_killed_before_it_was_written(score
         explorer.mark(explorer.job, **RIGHT)
     assert not ReviewFolder(scores).file.exists()
 
-    again = explorer_of(scores)
-    with again.client:
+    with explorer_of(scores) as again:
         shown = again.marks(again.job)
 
     assert shown == RIGHT
@@ -268,8 +262,7 @@ def test_a_mark_survives_an_explorer_that_was_killed_before_it_was_written(score
 
 
 def test_scores_that_another_program_has_written_meanwhile_are_left_alone(scores: Path) -> None:
-    explorer = explorer_of(scores)
-    with explorer.client:
+    with explorer_of(scores) as explorer:
         explorer.mark(explorer.job, **RIGHT)
         scores.write_bytes(scores.read_bytes() + b" ")
         answer = explorer.client.post(f"/jobs/{explorer.job}/score-again", data={"token": "t"})
@@ -280,8 +273,7 @@ def test_scores_that_another_program_has_written_meanwhile_are_left_alone(scores
 
 
 def test_without_marks_there_is_nothing_to_score_again(scores: Path) -> None:
-    explorer = explorer_of(scores)
-    with explorer.client:
+    with explorer_of(scores) as explorer:
         answer = explorer.client.post(f"/jobs/{explorer.job}/score-again", data={"token": "t"})
 
     assert answer.status_code == 422
@@ -289,9 +281,8 @@ def test_without_marks_there_is_nothing_to_score_again(scores: Path) -> None:
 
 
 def test_marks_that_drop_everything_are_explained_and_change_nothing(scores: Path) -> None:
-    explorer = explorer_of(scores)
     before = scores.read_bytes()
-    with explorer.client:
+    with explorer_of(scores) as explorer:
         explorer.mark(explorer.job, **{f"s{row}": ("drop", None) for row in range(NUM)})
         answer = explorer.client.post(f"/jobs/{explorer.job}/score-again", data={"token": "t"})
 
@@ -302,8 +293,7 @@ def test_marks_that_drop_everything_are_explained_and_change_nothing(scores: Pat
 
 @pytest.mark.slow
 def test_without_features_marking_goes_on_but_scoring_again_is_not_offered(scores: Path) -> None:
-    explorer = Explorer(scores, None)
-    with explorer.client:
+    with Explorer(scores, None) as explorer:
         explorer.mark(explorer.job, **RIGHT)
         tray = explorer.client.get(f"/jobs/{explorer.job}/tray").text
         answer = explorer.client.post(f"/jobs/{explorer.job}/score-again", data={"token": "t"})
@@ -335,8 +325,7 @@ def label_counts(scores: Path) -> LabelCounts:
 
 def test_the_page_of_a_round_compares_it_with_the_one_before(scores: Path) -> None:
     before = label_counts(scores)
-    explorer = explorer_of(scores)
-    with explorer.client:
+    with explorer_of(scores) as explorer:
         explorer.mark(explorer.job, **RIGHT)
         second = explorer.post(explorer.job, "score-again")
         summary = explorer.client.get(f"/jobs/{second}").text

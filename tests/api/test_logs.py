@@ -11,12 +11,11 @@ from uuid import uuid4
 import pytest
 import structlog
 from fastapi import FastAPI, Request
-from starlette.testclient import TestClient
 
 from api.logs import HIDDEN, are_for_people, printable_settings, set_up_logging, without_secrets
 from api.settings import Settings
 from api.storage.keys import create_key
-from tests.service import client_of, services_in
+from tests.service import ServiceClient, client_of, logging_restored
 
 SECRET = "difficulty_" + "s3cr3t-" * 6
 
@@ -27,13 +26,8 @@ ReadLog = Callable[[], list[dict[str, Any]]]
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
     """A stream for logs; restores the logging configuration afterwards."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield io.StringIO()
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
-    structlog.reset_defaults()
+    with logging_restored():
+        yield io.StringIO()
 
 
 @pytest.fixture
@@ -50,9 +44,7 @@ def read_log(stream: io.StringIO) -> ReadLog:
     return read
 
 
-def test_an_event_is_one_line_with_level_and_time(
-    read_log: ReadLog,
-) -> None:
+def test_an_event_is_one_line_with_level_and_time(read_log: ReadLog) -> None:
     structlog.get_logger().info("job-claimed", job="abc", text="two\nlines")
 
     (event,) = read_log()
@@ -63,9 +55,7 @@ def test_an_event_is_one_line_with_level_and_time(
     assert event["timestamp"].endswith("Z")
 
 
-def test_what_libraries_log_has_the_same_form(
-    read_log: ReadLog,
-) -> None:
+def test_what_libraries_log_has_the_same_form(read_log: ReadLog) -> None:
     logging.getLogger("uvicorn.error").warning("port %d is busy", 80)
 
     (event,) = read_log()
@@ -81,9 +71,7 @@ def test_malformed_requests_fill_no_log(read_log: ReadLog) -> None:
     assert [event["event"] for event in read_log()] == ["Something else."]
 
 
-def test_events_below_the_level_are_left_out(
-    read_log: ReadLog,
-) -> None:
+def test_events_below_the_level_are_left_out(read_log: ReadLog) -> None:
     structlog.get_logger().debug("detail")
 
     assert read_log() == []
@@ -115,9 +103,7 @@ def test_other_text_is_left_as_it_is(text: str) -> None:
     assert without_secrets(text) == text
 
 
-def test_secrets_and_contents_are_hidden_however_deep_they_are(
-    read_log: ReadLog,
-) -> None:
+def test_secrets_and_contents_are_hidden_however_deep_they_are(read_log: ReadLog) -> None:
     structlog.get_logger().info(
         "odd",
         password="s3cr3t",  # noqa: S106 - not one
@@ -131,9 +117,7 @@ def test_secrets_and_contents_are_hidden_however_deep_they_are(
     assert event["parts"][1] == "[8 bytes]"
 
 
-def test_a_traceback_is_part_of_its_event_without_secrets(
-    read_log: ReadLog,
-) -> None:
+def test_a_traceback_is_part_of_its_event_without_secrets(read_log: ReadLog) -> None:
     try:
         int(f"refused {SECRET}")
     except ValueError:
@@ -145,9 +129,7 @@ def test_a_traceback_is_part_of_its_event_without_secrets(
     assert "s3cr3t" not in str(event)
 
 
-def test_a_text_of_any_length_makes_a_short_line(
-    read_log: ReadLog,
-) -> None:
+def test_a_text_of_any_length_makes_a_short_line(read_log: ReadLog) -> None:
     structlog.get_logger().info("x" * 10_000_000)
 
     (event,) = read_log()
@@ -203,7 +185,7 @@ def test_settings_are_shown_without_passwords() -> None:
 
 
 @pytest.fixture
-def client(tmp_path: Path, read_log: ReadLog) -> Iterator[TestClient]:
+def client(tmp_path: Path, read_log: ReadLog) -> Iterator[ServiceClient]:
     with client_of(tmp_path) as client:
         add_routes(client.app)  # type: ignore[arg-type]
         read_log()
@@ -222,7 +204,7 @@ def add_routes(app: FastAPI) -> None:
 
 
 def test_a_request_is_one_event_with_its_id_and_without_its_query(
-    client: TestClient, read_log: ReadLog
+    client: ServiceClient, read_log: ReadLog
 ) -> None:
     identity = uuid4().hex
 
@@ -237,7 +219,7 @@ def test_a_request_is_one_event_with_its_id_and_without_its_query(
 
 
 def test_what_is_logged_during_a_request_has_its_id_and_nothing_of_its_body(
-    client: TestClient, read_log: ReadLog
+    client: ServiceClient, read_log: ReadLog
 ) -> None:
     client.post("/v1/jobs/abc/touch", content=b"s3cr3t image")
 
@@ -248,9 +230,9 @@ def test_what_is_logged_during_a_request_has_its_id_and_nothing_of_its_body(
 
 
 def test_a_request_names_its_key_by_id_never_by_secret(
-    client: TestClient, read_log: ReadLog
+    client: ServiceClient, read_log: ReadLog
 ) -> None:
-    key, secret = create_key(services_in(client).engine, "ant", ["read"])
+    key, secret = create_key(client.engine, "ant", ["read"])
 
     client.get("/v1/nothing", headers={"Authorization": f"Bearer {secret}"})
 
@@ -260,7 +242,7 @@ def test_a_request_names_its_key_by_id_never_by_secret(
 
 
 def test_an_unforeseen_failure_is_logged_with_its_cause_which_the_client_does_not_see(
-    client: TestClient, read_log: ReadLog
+    client: ServiceClient, read_log: ReadLog
 ) -> None:
     response = client.get("/v1/broken")
 
@@ -273,7 +255,7 @@ def test_an_unforeseen_failure_is_logged_with_its_cause_which_the_client_does_no
 
 
 def test_health_checks_that_succeed_are_not_worth_a_line(
-    client: TestClient, read_log: ReadLog
+    client: ServiceClient, read_log: ReadLog
 ) -> None:
     client.get("/healthz")
 

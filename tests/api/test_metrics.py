@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import Engine
-from starlette.testclient import TestClient
 from structlog.testing import capture_logs
 
 from api.jobs.queue import record_heartbeat
@@ -17,7 +16,7 @@ from api.metrics import Metrics, RequestLog
 from api.storage.database import connect
 from api.storage.keys import create_key
 from api.storage.tables import JOBS
-from tests.service import client_of, services_in
+from tests.service import ServiceClient, client_of
 
 Values = dict[tuple[str, ...], float]
 
@@ -84,12 +83,12 @@ def test_requests_are_counted_while_the_database_is_down(tmp_path: Path) -> None
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
+def client(tmp_path: Path) -> Iterator[ServiceClient]:
     with client_of(tmp_path) as client:
         yield client
 
 
-def test_requests_are_counted_by_route_and_not_by_path(client: TestClient) -> None:
+def test_requests_are_counted_by_route_and_not_by_path(client: ServiceClient) -> None:
     for number in range(3):
         client.post(f"/v1/gaussians/job{number}/score", json={})
     client.get("/v1/nothing/1")
@@ -107,9 +106,9 @@ def test_requests_are_counted_by_route_and_not_by_path(client: TestClient) -> No
 
 
 def test_once_there_are_keys_the_metrics_of_all_need_one_that_may_read_all(
-    client: TestClient,
+    client: ServiceClient,
 ) -> None:
-    engine = services_in(client).engine
+    engine = client.engine
     secrets = [create_key(engine, scope, [scope])[1] for scope in ("write", "read-all")]
 
     without = client.get("/metrics")

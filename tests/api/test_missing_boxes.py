@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from fastapi.testclient import TestClient
 from PIL import Image
 
 import difficulty_service as ds
@@ -21,7 +20,7 @@ from difficulty_service.base.tables import open_parquet, write_parquet
 from difficulty_service.bodies.results import MissingPublic
 from tests.boxed_images import WRITERS, Scene, many_scenes, write_image
 from tests.factories import write_image_folder
-from tests.service import client_of, run_next_job, services_in
+from tests.service import ServiceClient, client_of, run_next_job
 
 pytestmark = pytest.mark.analysis("missing_boxes")
 
@@ -46,13 +45,13 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def client(roots: Path) -> Iterator[TestClient]:
+def client(roots: Path) -> Iterator[ServiceClient]:
     named = {"boxes": str(roots / "root")}
     with client_of(roots / "data", roots=named, max_queued_jobs=100) as client:
         yield client
 
 
-def submitted(client: TestClient, path: str = "fruit", **options: object) -> str:
+def submitted(client: ServiceClient, path: str = "fruit", **options: object) -> str:
     body = {"dataset": {"root": "boxes", "path": path}, "scorers": ["rmd"], **options}
     answer = client.post("/v1/jobs", json=body)
     assert answer.status_code == 202, answer.text
@@ -60,15 +59,15 @@ def submitted(client: TestClient, path: str = "fruit", **options: object) -> str
     return identity
 
 
-def claimed(client: TestClient) -> Job:
-    services = services_in(client)
+def claimed(client: ServiceClient) -> Job:
+    services = client.services
     job = claim(services.engine, "worker", "cpu", 600.0)
     assert job is not None
     return job
 
 
 @pytest.fixture(scope="module")
-def searched(client: TestClient) -> str:
+def searched(client: ServiceClient) -> str:
     """A finished job that looked for missing boxes in all images."""
     identity = submitted(client, missing_boxes=40, seed=3)
     run_next_job(client)
@@ -77,7 +76,7 @@ def searched(client: TestClient) -> str:
 
 @pytest.mark.slow
 def test_a_job_lists_the_regions_of_the_command(
-    client: TestClient, searched: str, roots: Path, tmp_path: Path
+    client: ServiceClient, searched: str, roots: Path, tmp_path: Path
 ) -> None:
     scores = tmp_path / "scores.parquet"
     data = roots / "root" / "fruit"
@@ -98,7 +97,7 @@ def test_a_job_lists_the_regions_of_the_command(
 
 
 @pytest.mark.slow
-def test_each_region_has_a_picture(client: TestClient, searched: str) -> None:
+def test_each_region_has_a_picture(client: ServiceClient, searched: str) -> None:
     regions = client.get(f"/v1/jobs/{searched}/missing").json()["found"]
 
     answers = [client.get(region["picture"]) for region in regions]
@@ -111,7 +110,7 @@ def test_each_region_has_a_picture(client: TestClient, searched: str) -> None:
     assert (beyond.status_code, beyond.json()["type"]) == (404, "/problems/not-found")
 
 
-def test_its_pages_show_the_regions(client: TestClient, searched: str) -> None:
+def test_its_pages_show_the_regions(client: ServiceClient, searched: str) -> None:
     regions = client.get(f"/v1/jobs/{searched}/missing").json()["found"]
 
     summary = client.get(f"/jobs/{searched}").text
@@ -124,9 +123,9 @@ def test_its_pages_show_the_regions(client: TestClient, searched: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_region_whose_image_is_gone_has_no_picture(client: TestClient, roots: Path) -> None:
+def test_a_region_whose_image_is_gone_has_no_picture(client: ServiceClient, roots: Path) -> None:
     identity = submitted(client, missing_boxes=2)
-    services = services_in(client)
+    services = client.services
     run_next_job(client)
     job = get_job(services.engine, None, identity)
     assert job is not None
@@ -147,7 +146,7 @@ def test_a_region_whose_image_is_gone_has_no_picture(client: TestClient, roots: 
 
 
 @pytest.mark.slow
-def test_the_form_asks_for_it(client: TestClient) -> None:
+def test_the_form_asks_for_it(client: ServiceClient) -> None:
     assert 'name="missing_boxes"' in client.get("/").text
     data = {"source": "root", "root": "boxes", "path": "fruit", "token": "form"}
 
@@ -158,7 +157,7 @@ def test_the_form_asks_for_it(client: TestClient) -> None:
 
 
 @pytest.mark.slow
-def test_a_job_that_did_not_look_says_so(client: TestClient) -> None:
+def test_a_job_that_did_not_look_says_so(client: ServiceClient) -> None:
     identity = submitted(client)
     run_next_job(client)
 
@@ -182,7 +181,7 @@ def test_a_job_that_did_not_look_says_so(client: TestClient) -> None:
     ids=str,
 )
 def test_what_cannot_be_searched_is_refused_at_once(
-    client: TestClient, options: dict[str, object]
+    client: ServiceClient, options: dict[str, object]
 ) -> None:
     body = {"dataset": {"root": "boxes", "path": "fruit"}, "missing_boxes": 5, **options}
 
@@ -192,9 +191,9 @@ def test_what_cannot_be_searched_is_refused_at_once(
     assert "missing_boxes" in answer.text
 
 
-def test_whole_images_have_no_missing_boxes(client: TestClient) -> None:
+def test_whole_images_have_no_missing_boxes(client: ServiceClient) -> None:
     submitted(client, path="photos", missing_boxes=5)
-    job, services = claimed(client), services_in(client)
+    job, services = claimed(client), client.services
     stages: list[Stage] = []
     observer = Observer(enter=stages.append)
 
@@ -206,9 +205,9 @@ def test_whole_images_have_no_missing_boxes(client: TestClient) -> None:
 
 
 @pytest.mark.slow
-def test_windows_count_after_all_boxes(client: TestClient) -> None:
+def test_windows_count_after_all_boxes(client: ServiceClient) -> None:
     submitted(client, missing_boxes=3)
-    job, services = claimed(client), services_in(client)
+    job, services = claimed(client), client.services
     told: list[Progress] = []
 
     run_job(job, services.settings, services.engine, services.artifacts, Observer(told.append))

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import Engine
 
 from api import app, services
@@ -21,7 +20,7 @@ from api.services import ServiceInputs, Services, open_services
 from api.settings import Settings
 from api.uploads.checking import UploadChecks
 from difficulty_service.base.apart import Apart
-from tests.service import client_of, services_in
+from tests.service import ServiceClient, client_of
 
 CLOSED = (
     *(TsneMaps, Comparisons, ScoringProcess, Thumbnails, UploadChecks, AttachedTables),
@@ -74,26 +73,27 @@ def test_everything_is_closed_at_the_end_and_the_database_last(
     assert kinds(closed, opened.previews) == list(CLOSED)
 
 
+@pytest.mark.parametrize(
+    ("failing", "opened"),
+    [
+        ("Thumbnails", [UploadChecks, AttachedTables, Engine]),
+        ("Searches", [kind for kind in CLOSED if kind is not Apart]),
+    ],
+    ids=["on the way", "after the last"],
+)
 def test_a_failure_while_opening_closes_what_was_opened(
-    inputs: ServiceInputs, closed: list[object], monkeypatch: pytest.MonkeyPatch
+    inputs: ServiceInputs,
+    closed: list[object],
+    monkeypatch: pytest.MonkeyPatch,
+    failing: str,
+    opened: list[type],
 ) -> None:
-    monkeypatch.setattr(services, "Thumbnails", fail)
+    monkeypatch.setattr(services, failing, fail)
 
     with pytest.raises(OSError, match="no space left"), open_services(inputs):
         pass
 
-    assert kinds(closed) == [UploadChecks, AttachedTables, Engine]
-
-
-def test_a_failure_after_the_last_was_opened_closes_all(
-    inputs: ServiceInputs, closed: list[object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(services, "Searches", fail)
-
-    with pytest.raises(OSError, match="no space left"), open_services(inputs):
-        pass
-
-    assert [kind for kind in CLOSED if kind is not Apart] == kinds(closed)
+    assert kinds(closed) == opened
 
 
 def test_what_cannot_be_closed_keeps_nothing_else_open(
@@ -114,7 +114,7 @@ def test_a_start_that_fails_after_the_services_are_open_closes_them(
 
     with (
         pytest.raises(OSError, match="no space left"),
-        TestClient(create_app(inputs.settings)),
+        ServiceClient(create_app(inputs.settings)),
     ):
         pass
 
@@ -122,8 +122,8 @@ def test_a_start_that_fails_after_the_services_are_open_closes_them(
 
 
 def test_an_application_that_stops_closes_them(inputs: ServiceInputs, closed: list[object]) -> None:
-    with TestClient(create_app(inputs.settings)) as client:
-        previews = services_in(client).previews
+    with ServiceClient(create_app(inputs.settings)) as client:
+        previews = client.services.previews
         assert closed == []
 
     assert kinds(closed, previews) == list(CLOSED)
@@ -134,7 +134,7 @@ def test_the_services_are_all_that_the_application_keeps(tmp_path: Path) -> None
 
     with client_of(tmp_path) as client:
         kept = client.app.state._state  # type: ignore[attr-defined]
-        opened = services_in(client)
+        opened = client.services
 
     assert before.state._state == {}
     assert kept == {"services": opened}
@@ -143,7 +143,7 @@ def test_the_services_are_all_that_the_application_keeps(tmp_path: Path) -> None
 
 def test_each_purpose_has_a_queue_of_its_own(tmp_path: Path) -> None:
     with client_of(tmp_path) as client:
-        queues = vars(services_in(client).queues).values()
+        queues = vars(client.services.queues).values()
 
     assert all(isinstance(queue, FairQueue) for queue in queues)
     assert len(set(map(id, queues))) == len(queues)

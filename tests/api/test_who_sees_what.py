@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from httpx2 import Response
 
 from api.app import create_app
 from api.settings import Settings
 from api.storage.keys import Terms, change_key, create_key
 from tests.factories import write_image_folder
-from tests.service import client_of, run_next_job, services_in
+from tests.service import ServiceClient, client_of, run_next_job
 from tests.small_network import SMALL
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "threat-model.md"
@@ -44,7 +43,7 @@ SHARED_WITH = ("shared", "reading", "other root")
 class World:
     """A service with finished jobs."""
 
-    client: TestClient
+    client: ServiceClient
     secrets: Mapping[str, str]
     ids: Mapping[str, str]
     job: str = ""  # of the owner, shared with some keys
@@ -87,7 +86,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     data = tmp_path_factory.mktemp("service")
     options = {"default_backbone": SMALL, "follow_redirects": False, "rate_limit": "100000/minute"}
     with client_of(data, roots=roots, **options) as client:
-        engine = services_in(client).engine
+        engine = client.engine
         made = {
             name: create_key(engine, name, scopes, terms) for name, (scopes, terms) in KEYS.items()
         }

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +16,9 @@ from benchmarks.machine import BROWSERS, browser_program
 from difficulty_service.reports.assemble import ReportOptions, make_report, read_reported
 from difficulty_service.scores.file import SCHEMA, read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
-from tests.browser.kinds import Findings, OpenPage
+from tests.browser.kinds import Browser, BrowserContext, Locator, MakeContext, OpenPage, Page
+from tests.browser.reports import write_report
 from tests.factories import store_of
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Locator, Page
 
 FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
@@ -42,8 +40,6 @@ CLASSES = ("bird", "cat", "dog")
 HOSTILE_CLASSES = ("<b>bird</b>", '=cat,"1"\n\'', "dog\u202egod")
 SAMPLES = 90
 
-MakeContext = Callable[..., "BrowserContext"]
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks all tests of this folder as slow: what they begin with takes seconds."""
@@ -53,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator["Browser"]:
+def browser() -> Iterator[Browser]:
     """A browser without network and sandbox, for every test of this folder."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     program = browser_program()
@@ -61,7 +57,7 @@ def browser() -> Iterator["Browser"]:
         pytest.skip(f"no browser: none of {', '.join(BROWSERS)} is installed")
     click = sync_api.Locator.click
 
-    def click_and_look(locator: "Locator", **options: Any) -> None:  # noqa: ANN401 - of click
+    def click_and_look(locator: Locator, **options: Any) -> None:  # noqa: ANN401 - of click
         """Clicks as a person does, who uses the next page once it is there."""
         click(locator, **options)
         locator.page.wait_for_load_state()
@@ -80,7 +76,7 @@ def problems() -> list[str]:
 
 
 @pytest.fixture
-def make_context(browser: "Browser", problems: list[str]) -> Iterator[MakeContext]:
+def make_context(browser: Browser, problems: list[str]) -> Iterator[MakeContext]:
     """Makes a profile of the browser that may only ask for addresses with some beginnings.
 
     At the end, nothing may have been asked for elsewhere, written to the console or shown in a
@@ -88,8 +84,8 @@ def make_context(browser: "Browser", problems: list[str]) -> Iterator[MakeContex
     """
     contexts = []
 
-    def make(allowed: tuple[str, ...], **options: object) -> "BrowserContext":
-        def watch(page: "Page") -> None:
+    def make(allowed: tuple[str, ...], **options: object) -> BrowserContext:
+        def watch(page: Page) -> None:
             page.on(
                 "console",
                 lambda message: problems.append(
@@ -121,7 +117,7 @@ def make_context(browser: "Browser", problems: list[str]) -> Iterator[MakeContex
 def open_page(make_context: MakeContext) -> OpenPage:
     """Opens a file offline in a profile of its own."""
 
-    def open_file(path: Path, device: str = "desktop", **options: object) -> "Page":
+    def open_file(path: Path, device: str = "desktop", **options: object) -> Page:
         context = make_context(
             ("file:", "data:", "blob:"), offline=True, **DEVICES[device], **options
         )
@@ -130,21 +126,6 @@ def open_page(make_context: MakeContext) -> OpenPage:
         return page
 
     return open_file
-
-
-@pytest.fixture
-def axe_findings() -> Findings:
-    """Runs axe on a page; gives the rule and the first element of each finding."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-
-    def find(page: "Page") -> list[tuple[str, str]]:
-        # It would read the styles of a file again, which a browser does not let it, and describe
-        # every element that passes, which takes longer than to look at it.
-        options = {"preload": False, "resultTypes": ["violations"]}
-        findings = axe.run(page, options=options).response["violations"]
-        return [(each["id"], each["nodes"][0]["html"]) for each in findings]
-
-    return find
 
 
 @pytest.fixture(scope="session")
@@ -203,44 +184,15 @@ def _plain(field: pa.Field) -> pa.Field:
 
 
 @pytest.fixture(scope="session")
-def write() -> Callable[[Path], Path]:
-    """Writes the report of a score file beside it."""
-
-    def write_beside(scores: Path) -> Path:
-        path = scores.with_suffix(".html")
-        make_report(read_reported(scores), path, ReportOptions())
-        return path
-
-    return write_beside
-
-
-@pytest.fixture(scope="session")
-def doubtful_rows() -> Callable[[Path], list[dict[str, Any]]]:
-    """What a score file says of its doubtful samples, the largest margin first."""
-
-    def read(scores: Path) -> list[dict[str, Any]]:
-        contents = read_scores(scores)
-        names = contents.provenance.class_names
-        rows = [
-            row | {"nearest_label_name": names[row["nearest_label"]]}
-            for row in contents.table.to_pylist()
-            if row["label_margin"] > 0
-        ]
-        return sorted(rows, key=lambda row: -row["label_margin"])
-
-    return read
-
-
-@pytest.fixture(scope="session")
 def scored(make_scored: Callable[..., Path]) -> Path:
     """A score file of ninety pictures."""
     return make_scored()
 
 
 @pytest.fixture(scope="session")
-def report(scored: Path, write: Callable[[Path], Path]) -> Path:
+def report(scored: Path) -> Path:
     """Its report."""
-    return write(scored)
+    return write_report(scored)
 
 
 @pytest.fixture(scope="session")

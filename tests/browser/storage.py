@@ -1,15 +1,13 @@
 """What a page keeps in the browser, which writes it down after the page has gone on."""
 
 import time
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
+from tests.browser.kinds import Page
 
 SECONDS = 60
 
 
-def reload(page: "Page") -> None:
+def reload(page: Page) -> None:
     """Reloads a page once others of its origin see what it has kept.
 
     They do before a person could press a key. What a page keeps as it opens, the first one sees as

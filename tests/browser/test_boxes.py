@@ -2,9 +2,8 @@
 
 import csv
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,10 +12,7 @@ from difficulty_service.cli import create_app
 from difficulty_service.reports.assemble import ReportOptions, make_report, read_reported
 from tests.boxed_images import Scene, many_scenes, write_coco, write_image
 from tests.browser.kinds import OpenPage
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
+from tests.browser.reports import axe_findings
 
 NUM_SCENES, WRONG = 12, 4
 
@@ -108,10 +104,7 @@ def test_a_box_that_is_misplaced_does_not_count_as_a_wrong_label(
 
 
 def test_the_dialog_shows_the_fourth_decision_on_every_device(
-    open_page: OpenPage,
-    axe_findings: Callable[["Page"], list[tuple[str, str]]],
-    boxes: Path,
-    tmp_path: Path,
+    open_page: OpenPage, boxes: Path, tmp_path: Path
 ) -> None:
     make_report(read_reported(boxes), tmp_path / "random.html", ReportOptions(order="random"))
     for device in ("desktop", "phone"):

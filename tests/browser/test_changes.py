@@ -11,7 +11,8 @@ from difficulty_service.analyses.versions.page import ChangePage, write_change_p
 from difficulty_service.base.errors import as_keyword
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scoring.splits import Split, open_split
-from tests.browser.kinds import Findings, OpenPage
+from tests.browser.kinds import OpenPage
+from tests.browser.reports import axe_findings
 from tests.factories import store_of
 
 pytestmark = pytest.mark.analysis("versions")
@@ -98,9 +99,7 @@ def test_hostile_names_are_text(open_page: OpenPage, write_page: Callable[..., P
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("device", ["desktop", "phone"])
-def test_axe_finds_nothing(
-    open_page: OpenPage, axe_findings: Findings, changes: Path, device: str, scheme: str
-) -> None:
+def test_axe_finds_nothing(open_page: OpenPage, changes: Path, device: str, scheme: str) -> None:
     page = open_page(changes, device, color_scheme=scheme)
 
     assert axe_findings(page) == []

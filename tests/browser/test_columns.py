@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,12 +15,9 @@ import torch
 from difficulty_service.reports.assemble import ReportOptions, make_report, read_reported
 from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.score_columns import FAULT_COLUMN
-from tests.browser.kinds import Findings, OpenPage
+from tests.browser.kinds import BrowserContext, Locator, OpenPage, Page
+from tests.browser.reports import axe_findings
 from tests.factories import store_of
-
-if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Locator, Page
-
 
 SAMPLES = 90
 CAMERAS = ("A", "<b>B</b>", 'C" onfocus="alert(1)')
@@ -61,7 +57,7 @@ def report(make_scored: Callable[..., Path], table: Path) -> Path:
     return path
 
 
-def numbers_of(cards: "Locator") -> list[int]:
+def numbers_of(cards: Locator) -> list[int]:
     """Rows of the samples on cards, from the names of their pictures."""
     alts = cards.locator(".look img").evaluate_all("all => all.map(each => each.alt)")
     return [int(re.findall(r"(\d+)\.png$", alt)[0]) for alt in alts]
@@ -116,7 +112,7 @@ def test_a_column_without_a_value_is_not_among_the_facts_of_an_image(
 @pytest.mark.parametrize("device", ["desktop", "phone"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_in_the_filters_of_a_report(
-    open_page: OpenPage, report: Path, axe_findings: Findings, device: str, scheme: str
+    open_page: OpenPage, report: Path, device: str, scheme: str
 ) -> None:
     page = open_page(report, device, color_scheme=scheme, bypass_csp=True)
     if device == "phone":
@@ -169,14 +165,14 @@ def explorer(make_scored: Callable[..., Path], explore: Callable[[Path], str]) -
 
 
 @pytest.fixture
-def new_page(make_context: Callable[..., "BrowserContext"], explorer: str) -> Callable[..., "Page"]:
-    def new(**options: object) -> "Page":
+def new_page(make_context: Callable[..., BrowserContext], explorer: str) -> Callable[..., Page]:
+    def new(**options: object) -> Page:
         return make_context((explorer.partition("/jobs")[0],), **options).new_page()
 
     return new
 
 
-def wait_for_rows(page: "Page", expected: list[int]) -> None:
+def wait_for_rows(page: Page, expected: list[int]) -> None:
     """Until the cards show these rows in this order; a page is exchanged after its response."""
     cards = page.locator("#grid > .card")
     end = time.monotonic() + TIMEOUT
@@ -279,7 +275,7 @@ def test_a_view_that_is_saved_is_listed_at_once(new_page: OpenPage, explorer: st
 @pytest.mark.parametrize("device", ["desktop", "phone"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_on_pages_with_columns(
-    new_page: OpenPage, explorer: str, axe_findings: Findings, device: str, scheme: str
+    new_page: OpenPage, explorer: str, device: str, scheme: str
 ) -> None:
     size = {"width": 1280, "height": 900} if device == "desktop" else {"width": 390, "height": 844}
     page = new_page(color_scheme=scheme, viewport=size, bypass_csp=True)
@@ -316,7 +312,7 @@ def with_features(scores: Path) -> Path:
     return scores
 
 
-def check_colours(page: "Page") -> None:
+def check_colours(page: Page) -> None:
     """Colours the map by a category and by dates, whose names are hostile."""
     page.get_by_label("camera").and_(page.locator("[name=colour]")).check()
     page.locator("#map-key button", has_text="<b>B</b>").wait_for()
@@ -333,8 +329,7 @@ def check_colours(page: "Page") -> None:
 def test_the_map_of_the_explorer_is_coloured_by_columns_whatever_their_names_are(
     make_scored: Callable[..., Path],
     explore: Callable[[Path], str],
-    make_context: Callable[..., "BrowserContext"],
-    axe_findings: Findings,
+    make_context: Callable[..., BrowserContext],
 ) -> None:
     address = explore(with_features(make_scored()))
     page = make_context((address.partition("/jobs")[0],), color_scheme="dark").new_page()

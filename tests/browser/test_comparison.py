@@ -10,11 +10,11 @@ from difficulty_service.analyses.audit.score_comparison import columns_of, compa
 from difficulty_service.pages.stored_images import open_images
 from difficulty_service.scores.file import ScoreFile, read_scores
 from difficulty_service.scores.provenance import Provenance
-from tests.browser.kinds import Findings, OpenPage
+from tests.browser.kinds import MakeScored, OpenPage
+from tests.browser.reports import axe_findings
 
 pytestmark = pytest.mark.analysis("audit")
 
-MakeScored = Callable[..., Path]
 
 MOVES = 8
 HOSTILE = ("<b>bird</b>", '=cat,"1"\n\'', "dog\u202egod")
@@ -79,9 +79,7 @@ def test_hostile_names_are_text(open_page: OpenPage, write_page: Callable[..., P
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("device", ["desktop", "phone"])
-def test_axe_finds_nothing(
-    open_page: OpenPage, axe_findings: Findings, comparison: Path, device: str, scheme: str
-) -> None:
+def test_axe_finds_nothing(open_page: OpenPage, comparison: Path, device: str, scheme: str) -> None:
     page = open_page(comparison, device, color_scheme=scheme)
 
     assert axe_findings(page) == []

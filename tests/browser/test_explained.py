@@ -14,7 +14,8 @@ from difficulty_service.scores.explanation import (
     explanation_file,
     scored_by,
 )
-from tests.browser.kinds import Findings, OpenPage
+from tests.browser.kinds import OpenPage
+from tests.browser.reports import axe_findings
 
 pytestmark = pytest.mark.analysis("audit")
 
@@ -72,9 +73,7 @@ def test_no_number_is_cut_off(open_page: OpenPage, explained: Path, device: str)
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("device", ["desktop", "phone"])
-def test_axe_finds_nothing(
-    open_page: OpenPage, axe_findings: Findings, explained: Path, device: str, scheme: str
-) -> None:
+def test_axe_finds_nothing(open_page: OpenPage, explained: Path, device: str, scheme: str) -> None:
     page = open_page(explained, device, color_scheme=scheme)
 
     assert axe_findings(page) == []

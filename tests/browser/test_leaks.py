@@ -11,12 +11,12 @@ from difficulty_service.analyses.leaks.page import LeakPage, write_leak_page
 from difficulty_service.base.errors import as_keyword
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scoring.splits import Split, open_split
-from tests.browser.kinds import Findings, OpenPage
+from tests.browser.kinds import MakeScored, OpenPage
+from tests.browser.reports import axe_findings
 from tests.factories import store_of
 
 pytestmark = pytest.mark.analysis("leaks")
 
-MakeScored = Callable[..., Path]
 
 HOSTILE = ("<b>bird</b>", '=cat,"1"\n\'', "dog\u202egod")
 COPIES = 5
@@ -106,9 +106,7 @@ def test_hostile_names_are_text(open_page: OpenPage, write_page: Callable[..., P
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("device", ["desktop", "phone"])
-def test_axe_finds_nothing(
-    open_page: OpenPage, axe_findings: Findings, leaks: Path, device: str, scheme: str
-) -> None:
+def test_axe_finds_nothing(open_page: OpenPage, leaks: Path, device: str, scheme: str) -> None:
     page = open_page(leaks, device, color_scheme=scheme)
 
     assert axe_findings(page) == []

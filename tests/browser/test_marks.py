@@ -2,9 +2,8 @@
 
 import csv
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,17 +12,14 @@ from difficulty_service.marks.files import read_marks
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.marks.record import MarkedSample, Marks
 from difficulty_service.scores.file import read_scores, write_scores
-from tests.browser.kinds import OpenPage
+from tests.browser.kinds import OpenPage, Page
+from tests.browser.reports import doubtful_rows, write_report
 from tests.browser.storage import reload
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
 Rows = list[dict[str, Any]]
-DoubtfulRows = Callable[[Path], Rows]
 
 
-def download_marks(page: "Page", folder: Path, known: set[str]) -> Marks:
+def download_marks(page: Page, folder: Path, known: set[str]) -> Marks:
     with page.expect_download() as download:
         page.get_by_role("button", name="Download marks").click()
     path = folder / download.value.suggested_filename
@@ -32,9 +28,7 @@ def download_marks(page: "Page", folder: Path, known: set[str]) -> Marks:
     return read_marks(path, known)
 
 
-def test_a_review_by_keyboard_alone(
-    open_page: OpenPage, report: Path, scored: Path, doubtful_rows: DoubtfulRows
-) -> None:
+def test_a_review_by_keyboard_alone(open_page: OpenPage, report: Path, scored: Path) -> None:
     page = open_page(report)
     rows = doubtful_rows(scored)
 
@@ -62,7 +56,7 @@ def test_a_review_by_keyboard_alone(
 
 
 def test_the_dialog_shows_typical_images_of_both_classes(
-    open_page: OpenPage, report: Path, scored: Path, doubtful_rows: DoubtfulRows
+    open_page: OpenPage, report: Path, scored: Path
 ) -> None:
     page = open_page(report)
     row = doubtful_rows(scored)[0]
@@ -115,7 +109,7 @@ def test_marks_survive_a_reload_and_reach_another_tab(open_page: OpenPage, repor
 
 
 def test_downloaded_marks_are_what_clean_reads(
-    open_page: OpenPage, report: Path, scored: Path, tmp_path: Path, doubtful_rows: DoubtfulRows
+    open_page: OpenPage, report: Path, scored: Path, tmp_path: Path
 ) -> None:
     page = open_page(report)
     rows = doubtful_rows(scored)
@@ -139,7 +133,7 @@ def test_downloaded_marks_are_what_clean_reads(
     assert sum(each.moved_out for each in decisions.classes.values()) == 1
 
 
-def signs(page: "Page") -> list[str]:
+def signs(page: Page) -> list[str]:
     """The marks on the pictures of the copies."""
     return page.locator(".copies .strip > li").evaluate_all(
         "all => all.map(each => each.querySelector('.copy')?.textContent ?? '')"
@@ -185,7 +179,7 @@ def test_groups_of_copies_get_one_label_or_one_is_kept_as_in_the_service(
 
 
 def test_copies_are_decided_about_where_no_label_is_doubtful(
-    open_page: OpenPage, scored: Path, write: Callable[[Path], Path]
+    open_page: OpenPage, scored: Path
 ) -> None:
     contents = read_scores(scored)
     names = contents.table.column_names
@@ -196,7 +190,7 @@ def test_copies_are_decided_about_where_no_label_is_doubtful(
         table = table.set_column(names.index(name), table.schema.field(name), column)
     path = scored.with_name("fitting.parquet")
     write_scores(path, table, contents.provenance)
-    page = open_page(write(path))
+    page = open_page(write_report(path))
 
     page.get_by_role("button", name="Keep one cat").click()
     shown = signs(page)
@@ -248,13 +242,9 @@ def test_undo_in_the_dialog_goes_back_to_the_image_that_was_marked(
 
 
 def test_hostile_ids_and_classes_are_text_and_come_back_from_the_download(
-    open_page: OpenPage,
-    hostile: Path,
-    write: Callable[[Path], Path],
-    tmp_path: Path,
-    doubtful_rows: DoubtfulRows,
+    open_page: OpenPage, hostile: Path, tmp_path: Path
 ) -> None:
-    page = open_page(write(hostile))
+    page = open_page(write_report(hostile))
     rows = doubtful_rows(hostile)
 
     page.locator(".look").first.click()

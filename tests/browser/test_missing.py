@@ -7,7 +7,8 @@ import pytest
 
 import difficulty_service as ds
 from tests.boxed_images import WRITERS, Scene, many_scenes, write_image
-from tests.browser.kinds import Findings, OpenPage
+from tests.browser.kinds import OpenPage
+from tests.browser.reports import axe_findings
 
 pytestmark = pytest.mark.analysis("missing_boxes")
 
@@ -42,9 +43,7 @@ def test_the_first_region_is_the_object_without_a_box(open_page: OpenPage, missi
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("device", ["desktop", "phone"])
-def test_axe_finds_nothing(
-    open_page: OpenPage, axe_findings: Findings, missing: Path, device: str, scheme: str
-) -> None:
+def test_axe_finds_nothing(open_page: OpenPage, missing: Path, device: str, scheme: str) -> None:
     page = open_page(missing, device, color_scheme=scheme)
 
     assert axe_findings(page) == []

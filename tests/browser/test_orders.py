@@ -3,7 +3,6 @@
 import csv
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,19 +13,17 @@ from difficulty_service.reports.sections import Order
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.provenance import RandomCheck
 from difficulty_service.scores.random_checks import describe_check
-from tests.browser.kinds import Findings, OpenPage
+from tests.browser.kinds import OpenPage, Page
+from tests.browser.reports import axe_findings
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-OpenReport = Callable[[Order], "Page"]
+OpenReport = Callable[[Order], Page]
 
 
 @pytest.fixture
 def open_report(open_page: OpenPage, scored: Path, tmp_path: Path) -> OpenReport:
     """Opens a report of the scores in an order."""
 
-    def open_it(order: Order) -> "Page":
+    def open_it(order: Order) -> Page:
         path = tmp_path / "report.html"
         make_report(read_reported(scored), path, ReportOptions(order=order))
         return open_page(path)
@@ -34,7 +31,7 @@ def open_report(open_page: OpenPage, scored: Path, tmp_path: Path) -> OpenReport
     return open_it
 
 
-def ids_on(page: "Page") -> list[str]:
+def ids_on(page: Page) -> list[str]:
     cards = "JSON.parse(document.getElementById('review-data').textContent).cards"
     return list(page.evaluate(f"{cards}.map(({{ id }}) => id)"))
 
@@ -117,7 +114,7 @@ def test_a_class_that_does_not_exist_is_refused(open_report: OpenReport) -> None
 
 @pytest.mark.parametrize("device", ["desktop", "phone"])
 def test_the_open_dialog_can_be_used_by_everybody(
-    open_page: OpenPage, report: Path, axe_findings: Findings, device: str
+    open_page: OpenPage, report: Path, device: str
 ) -> None:
     page = open_page(report, device)
 

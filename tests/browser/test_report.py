@@ -1,23 +1,19 @@
 """What a person sees of a report: pictures, filters, the map, any device, any setting."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from difficulty_service.scores.file import read_scores
-from tests.browser.kinds import Findings, OpenPage
+from tests.browser.kinds import OpenPage, Page
+from tests.browser.reports import axe_findings, doubtful_rows, write_report
 from tests.browser.storage import reload
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
 Rows = list[dict[str, Any]]
-DoubtfulRows = Callable[[Path], Rows]
 
 
-def captions(page: "Page") -> list[str]:
+def captions(page: Page) -> list[str]:
     """Label, margin and the class that fits better of the cards that are shown."""
     shown = page.locator(".card:visible .caption").all_inner_texts()
     return [" ".join(text.split()) for text in shown]
@@ -45,7 +41,7 @@ def test_every_picture_loads(open_page: OpenPage, report: Path) -> None:
 
 
 def test_cards_are_in_the_order_of_the_score_file(
-    open_page: OpenPage, report: Path, scored: Path, doubtful_rows: DoubtfulRows
+    open_page: OpenPage, report: Path, scored: Path
 ) -> None:
     page = open_page(report)
 
@@ -57,7 +53,7 @@ def test_cards_are_in_the_order_of_the_score_file(
 
 
 def test_filters_show_what_the_score_file_says(
-    open_page: OpenPage, report: Path, scored: Path, doubtful_rows: DoubtfulRows
+    open_page: OpenPage, report: Path, scored: Path
 ) -> None:
     page = open_page(report)
     rows = doubtful_rows(scored)
@@ -171,10 +167,8 @@ def test_without_javascript_everything_reads_and_no_control_is_shown(
 
 
 @pytest.mark.parametrize("device", ["desktop", "phone"])
-def test_nothing_is_wider_than_the_window(
-    open_page: OpenPage, hostile: Path, write: Callable[[Path], Path], device: str
-) -> None:
-    page = open_page(write(hostile), device)
+def test_nothing_is_wider_than_the_window(open_page: OpenPage, hostile: Path, device: str) -> None:
+    page = open_page(write_report(hostile), device)
 
     widths = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
 
@@ -183,9 +177,7 @@ def test_nothing_is_wider_than_the_window(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("device", ["desktop", "phone"])
-def test_axe_finds_nothing(
-    open_page: OpenPage, axe_findings: Findings, report: Path, device: str, scheme: str
-) -> None:
+def test_axe_finds_nothing(open_page: OpenPage, report: Path, device: str, scheme: str) -> None:
     page = open_page(report, device, color_scheme=scheme)
 
     findings = axe_findings(page)

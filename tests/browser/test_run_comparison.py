@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tests.browser.kinds import Findings, OpenPage
+from tests.browser.kinds import OpenPage
+from tests.browser.reports import axe_findings
 from trainer import run_folder
 from trainer.evaluation.prediction_file import Predictions, write_predictions
 from trainer.evaluation.record import evaluate_predictions, write_metrics
@@ -85,9 +86,7 @@ def test_the_best_run_is_marked_and_hostile_names_are_text(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("device", ["desktop", "phone"])
-def test_axe_finds_nothing(
-    open_page: OpenPage, axe_findings: Findings, comparison: Path, device: str, scheme: str
-) -> None:
+def test_axe_finds_nothing(open_page: OpenPage, comparison: Path, device: str, scheme: str) -> None:
     page = open_page(comparison, device, color_scheme=scheme)
 
     assert axe_findings(page) == []

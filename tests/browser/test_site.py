@@ -11,7 +11,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from difficulty_service.cli import create_app
-from tests.browser.kinds import Findings, OpenPage
+from tests.browser.kinds import OpenPage
+from tests.browser.reports import axe_findings
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -73,9 +74,7 @@ def pages(site: Path) -> dict[Path, Addresses]:
     return pages
 
 
-def test_every_link_of_the_site_leads_to_a_file_and_an_anchor(
-    pages: dict[Path, Addresses],
-) -> None:
+def test_every_link_of_the_site_leads_to_a_file_and_an_anchor(pages: dict[Path, Addresses]) -> None:
     broken = []
     for file, page in pages.items():
         for link in page.links + page.loaded:
@@ -158,7 +157,7 @@ def test_formulas_are_mathml(site: Path) -> None:
     ],
 )
 def test_a_page_has_the_colours_of_the_system_and_no_serious_barrier(
-    site: Path, open_page: OpenPage, axe_findings: Findings, page: str, scheme: str, device: str
+    site: Path, open_page: OpenPage, page: str, scheme: str, device: str
 ) -> None:
     opened = open_page(site / f"{page}.html", device=device, color_scheme=scheme)
 

@@ -5,7 +5,6 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from fastapi.testclient import TestClient
 from httpx2 import Response
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import OperationalError
@@ -18,7 +17,7 @@ from api.storage.space import RESERVE_BYTES, free_bytes, keep_reserve
 from difficulty_service.bodies.jobs import JobError
 from tests.faults.conftest import TINY_DISK_BYTES
 from tests.faults.test_full_disk import fill
-from tests.service import client_of, services_in
+from tests.service import ServiceClient, client_of
 
 FLOOR = 32 << 20
 JOB = {"dataset": {"root": "photos"}}
@@ -26,7 +25,7 @@ UPLOAD = {"format": "zip"}
 
 
 @pytest.fixture
-def client(tmp_path: Path, tiny_disk: Path) -> Iterator[TestClient]:
+def client(tmp_path: Path, tiny_disk: Path) -> Iterator[ServiceClient]:
     """A client of the application, with everything on a tiny disk."""
     photos = tmp_path / "photos"
     photos.mkdir()
@@ -35,7 +34,7 @@ def client(tmp_path: Path, tiny_disk: Path) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def reckless(tmp_path: Path, tiny_disk: Path) -> Iterator[TestClient]:
+def reckless(tmp_path: Path, tiny_disk: Path) -> Iterator[ServiceClient]:
     """The same without a floor, as where other programs fill the disk at once."""
     photos = tmp_path / "photos"
     photos.mkdir()
@@ -43,15 +42,15 @@ def reckless(tmp_path: Path, tiny_disk: Path) -> Iterator[TestClient]:
         yield client
 
 
-def engine_of(client: TestClient) -> Engine:
-    return services_in(client).engine
+def engine_of(client: ServiceClient) -> Engine:
+    return client.engine
 
 
-def reserve_of(client: TestClient) -> Path:
+def reserve_of(client: ServiceClient) -> Path:
     return Path(f"{engine_of(client).url.database}.reserve")
 
 
-def finished_job(client: TestClient) -> str:
+def finished_job(client: ServiceClient) -> str:
     """A job that has failed; gives its address."""
     address = str(client.post("/v1/jobs", json=JOB).headers["Location"])
     job = claim(engine_of(client), "worker", "cpu", 60.0)
@@ -60,7 +59,7 @@ def finished_job(client: TestClient) -> str:
     return address
 
 
-def fill_database(client: TestClient, disk: Path) -> Path:
+def fill_database(client: ServiceClient, disk: Path) -> Path:
     """Fills the disk to its last byte, and the log of the database, too."""
     ballast = fill(disk)
     with pytest.raises(OperationalError, match="full"):
@@ -82,7 +81,7 @@ def assert_no_space(answer: Response) -> None:
 
 
 def test_what_needs_space_is_refused_below_the_floor_and_readiness_tells_of_it(
-    client: TestClient, tiny_disk: Path
+    client: ServiceClient, tiny_disk: Path
 ) -> None:
     upload = client.post("/v1/uploads", json=UPLOAD).headers["Location"]
     before = client.get("/readyz").json()["parts"]["space"]
@@ -107,7 +106,7 @@ def test_what_needs_space_is_refused_below_the_floor_and_readiness_tells_of_it(
 
 
 def test_an_upload_stops_at_the_floor_and_is_resumed_once_there_is_room(
-    client: TestClient, tiny_disk: Path
+    client: ServiceClient, tiny_disk: Path
 ) -> None:
     upload = client.post("/v1/uploads", json=UPLOAD).headers["Location"]
     ballast = fill(tiny_disk, FLOOR + (3 << 20))
@@ -125,7 +124,7 @@ def test_an_upload_stops_at_the_floor_and_is_resumed_once_there_is_room(
 
 
 def test_a_full_disk_of_the_database_is_named_without_a_traceback(
-    reckless: TestClient, tiny_disk: Path
+    reckless: ServiceClient, tiny_disk: Path
 ) -> None:
     upload = reckless.post("/v1/uploads", json=UPLOAD).headers["Location"]
     ballast = fill_database(reckless, tiny_disk)
@@ -144,7 +143,9 @@ def test_a_full_disk_of_the_database_is_named_without_a_traceback(
     assert reckless.post("/v1/jobs", json=JOB).status_code == 202
 
 
-def test_jobs_and_uploads_are_deleted_on_a_full_disk(reckless: TestClient, tiny_disk: Path) -> None:
+def test_jobs_and_uploads_are_deleted_on_a_full_disk(
+    reckless: ServiceClient, tiny_disk: Path
+) -> None:
     job, upload = finished_job(reckless), reckless.post("/v1/uploads", json=UPLOAD)
     queued = reckless.post("/v1/jobs", json=JOB).headers["Location"]
     address = upload.headers["Location"]
@@ -159,7 +160,7 @@ def test_jobs_and_uploads_are_deleted_on_a_full_disk(reckless: TestClient, tiny_
 
 
 def test_the_reserve_comes_back_once_a_deletion_has_made_room(
-    reckless: TestClient, tiny_disk: Path
+    reckless: ServiceClient, tiny_disk: Path
 ) -> None:
     job, other = finished_job(reckless), finished_job(reckless)
     assert reserve_of(reckless).stat().st_blocks * 512 >= RESERVE_BYTES

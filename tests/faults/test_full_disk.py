@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fastapi.testclient import TestClient
 from httpx2 import Response
 
 from api.jobs.failures import describe_failure
@@ -16,13 +15,13 @@ from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from tests import small_network
 from tests.factories import write_image_folder
-from tests.service import client_of, services_in
+from tests.service import ServiceClient, client_of
 
 EACH = 12
 
 
 @pytest.fixture
-def client(tmp_path: Path, tiny_disk: Path) -> Iterator[TestClient]:
+def client(tmp_path: Path, tiny_disk: Path) -> Iterator[ServiceClient]:
     """A client of the application, whose data is on a tiny disk, and its database is not."""
     photos = write_image_folder(tmp_path / "photos", ("cat", "dog"), EACH, size=(16, 16))
     small_network.make_known()
@@ -48,22 +47,22 @@ def fill(disk: Path, left: int = 0) -> Path:
     return path
 
 
-def claimed(client: TestClient) -> Job:
+def claimed(client: ServiceClient) -> Job:
     client.post("/v1/jobs", json={"dataset": {"root": "photos"}, "shrinkage": 0.5})
-    job = claim(services_in(client).engine, "worker", "cpu", 600.0)
+    job = claim(client.engine, "worker", "cpu", 600.0)
     assert job is not None
     return job
 
 
-def run(client: TestClient, job: Job) -> StoredResult:
-    services = services_in(client)
+def run(client: ServiceClient, job: Job) -> StoredResult:
+    services = client.services
     return run_job(job, services.settings, services.engine, services.artifacts, Observer())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("left", [0, 1 << 12, 1 << 14, 1 << 16, 1 << 17])
 def test_a_job_fails_by_name_on_a_full_disk_and_can_be_tried_again(
-    client: TestClient, tiny_disk: Path, left: int
+    client: ServiceClient, tiny_disk: Path, left: int
 ) -> None:
     job = claimed(client)
     ballast = fill(tiny_disk, left)
@@ -80,10 +79,10 @@ def test_a_job_fails_by_name_on_a_full_disk_and_can_be_tried_again(
 
 @pytest.mark.slow
 def test_thumbnails_and_single_samples_name_a_full_disk(
-    client: TestClient, tiny_disk: Path
+    client: ServiceClient, tiny_disk: Path
 ) -> None:
     job = claimed(client)
-    engine = services_in(client).engine
+    engine = client.engine
     assert succeed(engine, job, run(client, job))
 
     def ask() -> list[Response]:

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
 from PIL import Image
 
 from tests.factories import write_image_folder
-from tests.service import client_of, run_next_job
+from tests.service import ServiceClient, client_of, finished_job
 from tests.small_network import SMALL
 
 CLASSES = ("bird", "cat", "dog")
@@ -33,7 +32,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def client(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+def client(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceClient]:
     data = tmp_path_factory.mktemp("service")
     roots = {"photos": str(photos)}
     with client_of(data, roots=roots, default_backbone=SMALL) as client:
@@ -41,11 +40,9 @@ def client(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
 
 
 @pytest.fixture(scope="module")
-def jobs(client: TestClient) -> tuple[str, str]:
+def jobs(client: ServiceClient) -> tuple[str, str]:
     """The training set and the test set, scored."""
-    ids = []
-    for path in ("train", "test"):
-        body = {"dataset": {"root": "photos", "path": path}, "shrinkage": "ledoit-wolf"}
-        client.post("/v1/jobs", json=body).raise_for_status()
-        ids.append(run_next_job(client).id)
-    return ids[0], ids[1]
+    train, test = (
+        finished_job(client, dataset={"root": "photos", "path": path}) for path in ("train", "test")
+    )
+    return train.id, test.id

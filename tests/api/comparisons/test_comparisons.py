@@ -8,26 +8,25 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from fastapi.testclient import TestClient
 
 from api.jobs import comparisons as stored
 from api.results import comparisons
 from difficulty_service.analyses.selection import comparison as selection
 from difficulty_service.analyses.versions import comparison as versions
 from tests.api.stored_results import keys_below
-from tests.service import ask, run_next_job, services_in
+from tests.service import ServiceClient, ask, finished_job
 
 pytestmark = pytest.mark.analysis("leaks", "versions", "selection")
 
 
-def read(client: TestClient, address: str) -> list[dict[str, object]]:
+def read(client: ServiceClient, address: str) -> list[dict[str, object]]:
     content = client.get(address).raise_for_status().content
     return list(pq.read_table(io.BytesIO(content)).to_pylist())
 
 
 @pytest.mark.slow
 def test_copies_in_another_job_are_found_with_marks_that_drop_them(
-    client: TestClient, jobs: tuple[str, str]
+    client: ServiceClient, jobs: tuple[str, str]
 ) -> None:
     train, test = jobs
 
@@ -50,7 +49,7 @@ def test_copies_in_another_job_are_found_with_marks_that_drop_them(
 
 @pytest.mark.slow
 def test_the_same_request_is_answered_with_what_was_found(
-    client: TestClient, jobs: tuple[str, str]
+    client: ServiceClient, jobs: tuple[str, str]
 ) -> None:
     first = ask(client, jobs[0], kind="leaks", tests=[jobs[1]], near_duplicates="none")
 
@@ -69,7 +68,7 @@ def test_the_same_request_is_answered_with_what_was_found(
 
 @pytest.mark.slow
 def test_a_new_version_is_compared_by_what_was_read(
-    client: TestClient, jobs: tuple[str, str]
+    client: ServiceClient, jobs: tuple[str, str]
 ) -> None:
     found = ask(client, jobs[1], kind="diff", old=jobs[0], permutations=0)
 
@@ -87,7 +86,7 @@ def test_a_new_version_is_compared_by_what_was_read(
 
 @pytest.mark.slow
 def test_the_hardest_samples_are_chosen_and_a_second_choice_goes_on(
-    client: TestClient, jobs: tuple[str, str]
+    client: ServiceClient, jobs: tuple[str, str]
 ) -> None:
     options = {"count": 4, "strategy": "hard", "batch_size": 2}
 
@@ -106,7 +105,7 @@ def test_the_hardest_samples_are_chosen_and_a_second_choice_goes_on(
 
 
 def test_what_cannot_be_compared_is_refused_in_words(
-    client: TestClient, jobs: tuple[str, str]
+    client: ServiceClient, jobs: tuple[str, str]
 ) -> None:
     address = f"/v1/jobs/{jobs[0]}/comparisons"
     wrong = {
@@ -126,7 +125,7 @@ def test_what_cannot_be_compared_is_refused_in_words(
 
 @pytest.mark.slow
 def test_a_choice_that_is_impossible_fails_with_the_reason_and_may_be_deleted(
-    client: TestClient, jobs: tuple[str, str]
+    client: ServiceClient, jobs: tuple[str, str]
 ) -> None:
     found = ask(client, jobs[0], kind="select", count=1000)
     address = found["links"]["self"]  # type: ignore[index]
@@ -143,9 +142,9 @@ def test_a_choice_that_is_impossible_fails_with_the_reason_and_may_be_deleted(
 
 @pytest.mark.slow
 def test_a_comparison_goes_with_its_files_when_it_is_deleted(
-    client: TestClient, jobs: tuple[str, str]
+    client: ServiceClient, jobs: tuple[str, str]
 ) -> None:
-    artifacts = services_in(client).artifacts
+    artifacts = client.services.artifacts
     found = ask(client, jobs[1], kind="select", count=2)
     folder = f"jobs/{jobs[1]}/a1/comparisons/{found['id']}"
     before = keys_below(artifacts, folder)
@@ -158,7 +157,7 @@ def test_a_comparison_goes_with_its_files_when_it_is_deleted(
 
 @pytest.mark.slow
 def test_a_process_that_dies_is_told_and_another_request_tries_again(
-    client: TestClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(comparisons, "serve", os.kill)  # which refuses these arguments
@@ -171,7 +170,7 @@ def test_a_process_that_dies_is_told_and_another_request_tries_again(
 
 
 def test_a_comparison_that_takes_too_long_is_ended(
-    client: TestClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(comparisons, "LONGEST", 0.01)
 
@@ -188,7 +187,7 @@ def test_a_comparison_that_takes_too_long_is_ended(
     ],
 )
 def test_more_comparisons_than_may_wait_are_refused_for_now_without_a_word_about_other_keys(
-    client: TestClient,
+    client: ServiceClient,
     jobs: tuple[str, str],
     monkeypatch: pytest.MonkeyPatch,
     limit: str,
@@ -206,9 +205,9 @@ def test_more_comparisons_than_may_wait_are_refused_for_now_without_a_word_about
 
 
 def test_a_key_that_keeps_all_that_it_may_asks_for_nothing_more(
-    client: TestClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = services_in(client)
+    services = client.services
     full = services.settings.model_copy(update={"max_stored_bytes": 1})
     monkeypatch.setattr(services.comparisons, "settings", full)
     body = {"kind": "select", "count": 1, "seed": 8}
@@ -219,7 +218,7 @@ def test_a_key_that_keeps_all_that_it_may_asks_for_nothing_more(
     assert answer.json()["type"] == "/problems/quota"
 
 
-def press(client: TestClient, job: str, **entered: object) -> str:
+def press(client: ServiceClient, job: str, **entered: object) -> str:
     """The page of what a form asked for, once it is there or has failed."""
     address = f"/jobs/{job}/comparisons"
     answer = client.post(address, data=entered, follow_redirects=False)
@@ -234,7 +233,7 @@ def press(client: TestClient, job: str, **entered: object) -> str:
 
 
 def test_the_page_shows_copies_side_by_side_with_pictures_of_both_jobs(
-    client: TestClient, jobs: tuple[str, str]
+    client: ServiceClient, jobs: tuple[str, str]
 ) -> None:
     train, test = jobs
 
@@ -255,7 +254,7 @@ def test_the_page_shows_copies_side_by_side_with_pictures_of_both_jobs(
 
 @pytest.mark.slow
 def test_a_choice_and_a_change_have_pages_and_are_listed_with_what_was_found(
-    client: TestClient, jobs: tuple[str, str]
+    client: ServiceClient, jobs: tuple[str, str]
 ) -> None:
     train, test = jobs
 
@@ -271,7 +270,7 @@ def test_a_choice_and_a_change_have_pages_and_are_listed_with_what_was_found(
 
 
 def test_a_form_that_is_wrong_is_shown_again_with_the_reason_and_what_was_entered(
-    client: TestClient, jobs: tuple[str, str]
+    client: ServiceClient, jobs: tuple[str, str]
 ) -> None:
     address = f"/jobs/{jobs[0]}/comparisons"
     entered = {"kind": "select", "count": "3", "strategy": "loudest"}
@@ -287,11 +286,9 @@ def test_a_form_that_is_wrong_is_shown_again_with_the_reason_and_what_was_entere
 
 @pytest.mark.slow
 def test_a_job_that_is_deleted_leaves_the_comparison_without_its_pictures(
-    client: TestClient, jobs: tuple[str, str]
+    client: ServiceClient, jobs: tuple[str, str]
 ) -> None:
-    body = {"dataset": {"root": "photos", "path": "test"}, "shrinkage": "ledoit-wolf"}
-    client.post("/v1/jobs", json=body).raise_for_status()
-    short = run_next_job(client).id
+    short = finished_job(client, dataset={"root": "photos", "path": "test"}).id
     found = ask(client, jobs[0], kind="leaks", tests=[short], near_duplicates="none")
 
     client.delete(f"/v1/jobs/{short}").raise_for_status()
@@ -302,7 +299,7 @@ def test_a_job_that_is_deleted_leaves_the_comparison_without_its_pictures(
 
 
 @pytest.mark.slow
-def test_the_list_has_pages_without_results(client: TestClient, jobs: tuple[str, str]) -> None:
+def test_the_list_has_pages_without_results(client: ServiceClient, jobs: tuple[str, str]) -> None:
     address = f"/v1/jobs/{jobs[0]}/comparisons"
     made = [ask(client, jobs[0], kind="select", count=each, seed=70)["id"] for each in (1, 2, 3)]
 
@@ -320,7 +317,7 @@ def test_the_list_has_pages_without_results(client: TestClient, jobs: tuple[str,
 
 
 def test_a_job_keeps_so_many_comparisons(
-    client: TestClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stored, "MOST_OF_A_JOB", 1)
 
@@ -335,7 +332,7 @@ def test_a_job_keeps_so_many_comparisons(
 @pytest.mark.parametrize("odd", ["x", "0" * 31, "0" * 32, "%2e%2e", "a" * 32 + "%00", "é"])
 @pytest.mark.parametrize("file", ["", "/table.parquet", "/marks.parquet", "/classes.parquet"])
 def test_an_odd_id_is_an_error_of_the_client(
-    client: TestClient, jobs: tuple[str, str], odd: str, file: str
+    client: ServiceClient, jobs: tuple[str, str], odd: str, file: str
 ) -> None:
     address = f"/v1/jobs/{jobs[0]}/comparisons/{odd}{file}"
 
@@ -346,7 +343,7 @@ def test_an_odd_id_is_an_error_of_the_client(
 
 
 def test_a_choice_that_goes_on_from_none_is_refused_at_once(
-    client: TestClient, jobs: tuple[str, str]
+    client: ServiceClient, jobs: tuple[str, str]
 ) -> None:
     changed = ask(client, jobs[1], kind="diff", old=jobs[0], permutations=0)
     for job, chosen in ((jobs[0], "0" * 32), (jobs[1], changed["id"])):
@@ -359,7 +356,7 @@ def test_a_choice_that_goes_on_from_none_is_refused_at_once(
 
 @pytest.mark.slow
 def test_results_have_some_classes_and_a_table_all(
-    client: TestClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(comparisons, "serve", serve_with_two_classes)
 

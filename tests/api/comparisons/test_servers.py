@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
 from api.app import create_app
 from api.jobs import comparisons as stored
 from api.jobs.files import scratch_folder
 from api.results import comparisons
 from api.storage.tables import COMPARISONS
-from tests.service import ask, services_in
+from tests.service import ServiceClient, ask
 
 pytestmark = pytest.mark.analysis("leaks", "versions", "selection")
 
@@ -23,10 +22,10 @@ real_serve = comparisons.serve
 
 
 @pytest.fixture
-def other(client: TestClient) -> Iterator[TestClient]:
+def other(client: ServiceClient) -> Iterator[ServiceClient]:
     """Another server of the same database and files."""
-    settings = services_in(client).settings
-    with TestClient(create_app(settings), base_url="http://localhost") as other:
+    settings = client.settings
+    with ServiceClient(create_app(settings), base_url="http://localhost") as other:
         yield other
 
 
@@ -40,8 +39,8 @@ def wait_until(is_so: Callable[[], object]) -> None:
 
 @pytest.mark.slow
 def test_another_server_tells_of_a_comparison_that_is_being_made(
-    client: TestClient,
-    other: TestClient,
+    client: ServiceClient,
+    other: ServiceClient,
     jobs: tuple[str, str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -65,30 +64,30 @@ def test_another_server_tells_of_a_comparison_that_is_being_made(
 
 
 def test_a_comparison_that_another_server_deletes_is_stopped(
-    client: TestClient,
-    other: TestClient,
+    client: ServiceClient,
+    other: ServiceClient,
     jobs: tuple[str, str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
     monkeypatch.setattr(comparisons, "serve", partial(serve_after, tmp_path / "never"))
     monkeypatch.setattr(comparisons, "TOLD_EVERY", 0.1)
-    work = services_in(client).comparisons._work
+    work = client.services.comparisons._work
     address = f"/v1/jobs/{jobs[0]}/comparisons"
     begun = client.post(address, json={"kind": "select", "count": 2, "seed": 61}).json()
     wait_until(work.pending)
 
     assert other.delete(begun["links"]["self"]).status_code == 204
 
-    wait_until(lambda: services_in(client).comparisons._stop_unwanted() or not work.pending())
+    wait_until(lambda: client.services.comparisons._stop_unwanted() or not work.pending())
     assert client.get(begun["links"]["self"]).status_code == 404
 
 
 @pytest.mark.slow
 def test_a_comparison_whose_server_was_killed_can_be_asked_for_again(
-    client: TestClient, jobs: tuple[str, str]
+    client: ServiceClient, jobs: tuple[str, str]
 ) -> None:
-    services = services_in(client)
+    services = client.services
     body = {"kind": "select", "count": 2, "seed": 62}
     found = ask(client, jobs[0], **body)
     with services.engine.begin() as connection:
@@ -110,7 +109,7 @@ def serve_after(file: Path, *arguments: Any) -> None:  # noqa: ANN401 - in a pro
 
 @pytest.mark.slow
 def test_scratch_files_of_comparisons_are_below_the_data(
-    client: TestClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", "/nowhere")
     monkeypatch.setattr(tempfile, "tempdir", None)
@@ -118,5 +117,5 @@ def test_scratch_files_of_comparisons_are_below_the_data(
     found = ask(client, jobs[0], kind="select", count=2, seed=63)
 
     assert found["state"] == "succeeded"
-    settings = services_in(client).settings
+    settings = client.settings
     assert list(scratch_folder(settings).iterdir()) == []

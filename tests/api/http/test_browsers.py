@@ -6,30 +6,27 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine
-from starlette.testclient import TestClient
 
 from api.jobs.store import SubmitLimits, request_cancel, submit
 from api.storage.keys import create_key, revoke_key
-from tests.service import client_of, services_in
+from tests.service import ServiceClient, client_of
 
 PAGE = {"Accept": "text/html"}
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
+def client(tmp_path: Path) -> Iterator[ServiceClient]:
     with client_of(tmp_path, follow_redirects=False) as client:
         yield client
 
 
 @pytest.fixture
-def engine(client: TestClient) -> Engine:
-    return services_in(client).engine
+def engine(client: ServiceClient) -> Engine:
+    return client.engine
 
 
-def test_a_page_without_a_key_leads_to_the_sign_in_and_back(
-    client: TestClient, engine: Engine
-) -> None:
-    _, secret = create_key(engine, "browser", ["write"])
+def test_a_page_without_a_key_leads_to_the_sign_in_and_back(client: ServiceClient) -> None:
+    _, secret = create_key(client.engine, "browser", ["write"])
 
     refused = client.get("/jobs/none?x=1", headers=PAGE)
     signed_in = client.post("/sign-in", data={"key": secret, "next": "/jobs/none?x=1"})
@@ -47,7 +44,7 @@ def test_a_page_without_a_key_leads_to_the_sign_in_and_back(
 def test_who_is_sent_a_link_reads_what_it_is_and_whom_to_ask(tmp_path: Path) -> None:
     def asked(**settings: object) -> str:
         with client_of(tmp_path, **settings) as client:
-            create_key(services_in(client).engine, "browser", ["write"])
+            create_key(client.engine, "browser", ["write"])
             return client.get("/sign-in?next=/jobs/one").text
 
     plain, named = asked(), asked(contact="Ana <ana@example.org>")
@@ -59,11 +56,11 @@ def test_who_is_sent_a_link_reads_what_it_is_and_whom_to_ask(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_no_answer_to_a_key_may_be_kept_for_others(client: TestClient, engine: Engine) -> None:
-    _, secret = create_key(engine, "admin", ["admin"])
+def test_no_answer_to_a_key_may_be_kept_for_others(client: ServiceClient) -> None:
+    _, secret = create_key(client.engine, "admin", ["admin"])
     body = {"dataset": {"root": "photos", "path": "train"}, "backbone": "builtin"}
-    job, _ = submit(engine, "", body, None, SubmitLimits(10, 3))
-    request_cancel(engine, "", job.id)  # so that its events end
+    job, _ = submit(client.engine, "", body, None, SubmitLimits(10, 3))
+    request_cancel(client.engine, "", job.id)  # so that its events end
     described = client.app.openapi()["paths"]  # type: ignore[attr-defined]
     routes = {
         (method, route.path)
@@ -88,8 +85,8 @@ def test_no_answer_to_a_key_may_be_kept_for_others(client: TestClient, engine: E
     assert 500 not in statuses
 
 
-def test_over_https_the_cookie_never_leaves_it(client: TestClient, engine: Engine) -> None:
-    _, secret = create_key(engine, "browser", ["write"])
+def test_over_https_the_cookie_never_leaves_it(client: ServiceClient) -> None:
+    _, secret = create_key(client.engine, "browser", ["write"])
 
     answer = client.post("https://localhost/sign-in", data={"key": secret})
     page = client.get("https://localhost/", headers=PAGE)
@@ -101,11 +98,9 @@ def test_over_https_the_cookie_never_leaves_it(client: TestClient, engine: Engin
     assert "; secure" in out.headers["set-cookie"].lower()
 
 
-def test_over_https_a_sibling_subdomain_cannot_sign_a_browser_in(
-    client: TestClient, engine: Engine
-) -> None:
+def test_over_https_a_sibling_subdomain_cannot_sign_a_browser_in(client: ServiceClient) -> None:
     """It may set cookies for all hosts of their domain, but none that begins with __Host-."""
-    _, secret = create_key(engine, "browser", ["write"])
+    _, secret = create_key(client.engine, "browser", ["write"])
     signed_in = client.post("https://localhost/sign-in", data={"key": secret})
     name = signed_in.headers["set-cookie"].partition("=")[0]
     client.cookies.clear()
@@ -118,12 +113,12 @@ def test_over_https_a_sibling_subdomain_cannot_sign_a_browser_in(
     assert page.status_code == 303
 
 
-def test_signing_out_and_revoking_end_a_sign_in(client: TestClient, engine: Engine) -> None:
-    key, secret = create_key(engine, "browser", ["write"])
+def test_signing_out_and_revoking_end_a_sign_in(client: ServiceClient) -> None:
+    key, secret = create_key(client.engine, "browser", ["write"])
     client.post("/sign-in", data={"key": secret})
-    revoke_key(engine, key.id)
+    revoke_key(client.engine, key.id)
     after_revoking = client.get("/", headers=PAGE)
-    _, other = create_key(engine, "browser", ["write"])
+    _, other = create_key(client.engine, "browser", ["write"])
     client.post("/sign-in", data={"key": other})
 
     client.post("/sign-out")
@@ -136,8 +131,8 @@ def test_signing_out_and_revoking_end_a_sign_in(client: TestClient, engine: Engi
     "address",
     ["//evil.example/", "https://evil.example/", "/\\evil.example", "javascript:x", "/\n"],
 )
-def test_a_sign_in_leads_to_no_other_site(client: TestClient, engine: Engine, address: str) -> None:
-    _, secret = create_key(engine, "browser", ["write"])
+def test_a_sign_in_leads_to_no_other_site(client: ServiceClient, address: str) -> None:
+    _, secret = create_key(client.engine, "browser", ["write"])
 
     answer = client.post("/sign-in", data={"key": secret, "next": address})
 
@@ -146,7 +141,7 @@ def test_a_sign_in_leads_to_no_other_site(client: TestClient, engine: Engine, ad
 
 def test_wrong_keys_at_the_sign_in_are_limited(tmp_path: Path) -> None:
     with client_of(tmp_path, rate_limit="3/hour") as client:
-        create_key(services_in(client).engine, "browser", ["write"])
+        create_key(client.engine, "browser", ["write"])
 
         statuses = [client.post("/sign-in", data={"key": "wrong"}).status_code for _ in range(5)]
 
@@ -169,10 +164,10 @@ def test_wrong_keys_at_the_sign_in_are_limited(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("has_key", [False, True])
 def test_changes_that_other_sites_request_are_refused(
-    client: TestClient, engine: Engine, headers: dict[str, str], status: int, *, has_key: bool
+    client: ServiceClient, headers: dict[str, str], status: int, *, has_key: bool
 ) -> None:
     if has_key:
-        _, secret = create_key(engine, "browser", ["write"])
+        _, secret = create_key(client.engine, "browser", ["write"])
         client.post("/sign-in", data={"key": secret})
 
     answer = client.post("/v1/jobs", json={}, headers=headers)
@@ -180,8 +175,8 @@ def test_changes_that_other_sites_request_are_refused(
     assert answer.status_code == status
 
 
-def test_a_key_in_a_header_may_come_from_anywhere(client: TestClient, engine: Engine) -> None:
-    _, secret = create_key(engine, "browser", ["write"])
+def test_a_key_in_a_header_may_come_from_anywhere(client: ServiceClient) -> None:
+    _, secret = create_key(client.engine, "browser", ["write"])
     headers = {"Authorization": f"Bearer {secret}", "Origin": "http://tools.example"}
 
     assert client.post("/v1/jobs", json={}, headers=headers).status_code == 422
@@ -189,7 +184,7 @@ def test_a_key_in_a_header_may_come_from_anywhere(client: TestClient, engine: En
 
 @pytest.mark.parametrize("path", ["/", "/v1/jobs", "/static/explorer.css", "/healthz", "/none"])
 def test_every_answer_has_a_policy_that_allows_nothing_foreign_or_inline(
-    client: TestClient, path: str
+    client: ServiceClient, path: str
 ) -> None:
     headers = client.get(path, headers=PAGE).headers
 
@@ -201,7 +196,7 @@ def test_every_answer_has_a_policy_that_allows_nothing_foreign_or_inline(
     assert headers["x-content-type-options"] == "nosniff"
 
 
-def test_a_problem_is_a_page_for_browsers_and_data_for_programs(client: TestClient) -> None:
+def test_a_problem_is_a_page_for_browsers_and_data_for_programs(client: ServiceClient) -> None:
     page = client.get("/jobs/none", headers=PAGE)
     data = client.get("/v1/jobs/none", headers=PAGE)
 

@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from starlette.testclient import TestClient
 
 from api.http.limits import FEWEST_TO_FORGET, Counts, rate_limiter
 from api.http.problems import Problem
 from api.storage.keys import create_key
 from difficulty_service.base.errors import ConfigError
-from tests.service import client_of, services_in
+from tests.service import ServiceClient, client_of
 
 HOURLY = "3/hour"
 
@@ -98,12 +97,12 @@ def test_of_several_limits_the_strictest_holds() -> None:
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
+def client(tmp_path: Path) -> Iterator[ServiceClient]:
     with client_of(tmp_path, rate_limit=HOURLY) as client:
         yield client
 
 
-def test_the_answer_is_a_problem_with_a_time_to_wait(client: TestClient) -> None:
+def test_the_answer_is_a_problem_with_a_time_to_wait(client: ServiceClient) -> None:
     statuses = [client.get("/v1/nothing").status_code for _ in range(3)]
 
     response = client.get("/v1/nothing")
@@ -115,7 +114,7 @@ def test_the_answer_is_a_problem_with_a_time_to_wait(client: TestClient) -> None
 
 
 def test_requests_for_all_addresses_of_the_service_are_counted_together(
-    client: TestClient,
+    client: ServiceClient,
 ) -> None:
     for path in ("/v1/a", "/v1/b", "/v1/c"):
         client.get(path)
@@ -123,14 +122,14 @@ def test_requests_for_all_addresses_of_the_service_are_counted_together(
     assert client.get("/v1/d").status_code == 429
 
 
-def test_health_checks_are_not_counted(client: TestClient) -> None:
+def test_health_checks_are_not_counted(client: ServiceClient) -> None:
     statuses = [client.get("/healthz").status_code for _ in range(6)]
 
     assert statuses == [200] * 6
 
 
-def test_each_key_has_its_own_count(client: TestClient) -> None:
-    engine = services_in(client).engine
+def test_each_key_has_its_own_count(client: ServiceClient) -> None:
+    engine = client.engine
     secrets = [create_key(engine, name, ["read"])[1] for name in ("ant", "bee")]
     ant, bee = ({"X-API-Key": secret} for secret in secrets)
     for _ in range(4):
@@ -141,8 +140,8 @@ def test_each_key_has_its_own_count(client: TestClient) -> None:
     assert (spent.status_code, fresh.status_code) == (429, 404)
 
 
-def test_guessing_keys_is_counted_on_the_address(client: TestClient) -> None:
-    engine = services_in(client).engine
+def test_guessing_keys_is_counted_on_the_address(client: ServiceClient) -> None:
+    engine = client.engine
     _, secret = create_key(engine, "ant", ["read"])
     guesses = [
         client.get("/v1/nothing", headers={"X-API-Key": f"difficulty_guess{number}"}).status_code

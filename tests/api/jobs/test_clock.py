@@ -1,7 +1,6 @@
 """A clock that is set back by an hour holds up no job, and takes none from a living worker."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import Engine
@@ -9,9 +8,7 @@ from sqlalchemy import Engine
 from api.jobs.queue import Progress, claim, fail, hand_back, heartbeat
 from api.jobs.store import oldest_queued_age
 from difficulty_service.bodies.jobs import JobError
-
-if TYPE_CHECKING:
-    from tests.api.jobs.conftest import Queue
+from tests.api.jobs.jobs_queue import Queue
 
 LEASE = 60.0
 HOUR = 3600.0
@@ -20,9 +17,7 @@ ERROR = JobError(type="disk-full", detail="full")
 SetClock = Callable[[float], None]
 
 
-def test_a_job_that_was_queued_before_is_claimed_at_once(
-    queue: "Queue", set_clock: SetClock
-) -> None:
+def test_a_job_that_was_queued_before_is_claimed_at_once(queue: Queue, set_clock: SetClock) -> None:
     job = queue.submit()
 
     set_clock(-HOUR)
@@ -31,7 +26,7 @@ def test_a_job_that_was_queued_before_is_claimed_at_once(
 
 
 def test_a_job_that_was_handed_back_before_is_claimed_at_once(
-    engine: Engine, queue: "Queue", set_clock: SetClock
+    engine: Engine, queue: Queue, set_clock: SetClock
 ) -> None:
     queue.submit()
     job = queue.claim()
@@ -43,7 +38,7 @@ def test_a_job_that_was_handed_back_before_is_claimed_at_once(
 
 
 def test_jobs_that_were_queued_before_come_before_later_ones(
-    queue: "Queue", set_clock: SetClock
+    queue: Queue, set_clock: SetClock
 ) -> None:
     before = [queue.submit(), queue.submit()]
     set_clock(-HOUR)
@@ -55,7 +50,7 @@ def test_jobs_that_were_queued_before_come_before_later_ones(
 
 
 def test_a_delay_that_was_written_before_counts_as_over_and_one_after_holds(
-    engine: Engine, queue: "Queue", set_clock: SetClock
+    engine: Engine, queue: Queue, set_clock: SetClock
 ) -> None:
     queue.submit()
     first = queue.claim()
@@ -70,7 +65,7 @@ def test_a_delay_that_was_written_before_counts_as_over_and_one_after_holds(
 
 
 def test_the_job_of_a_dead_worker_is_taken_over_once_its_lease_is_over_by_the_new_clock(
-    engine: Engine, queue: "Queue", set_clock: SetClock
+    engine: Engine, queue: Queue, set_clock: SetClock
 ) -> None:
     queue.submit()
     first = claim(engine, "dead", "cpu", LEASE)
@@ -86,7 +81,7 @@ def test_the_job_of_a_dead_worker_is_taken_over_once_its_lease_is_over_by_the_ne
 
 
 def test_a_lease_keeps_its_own_length_whatever_that_of_the_worker_who_looks(
-    engine: Engine, queue: "Queue", set_clock: SetClock
+    engine: Engine, queue: Queue, set_clock: SetClock
 ) -> None:
     queue.submit()
     first = claim(engine, "patient", "cpu", 10 * LEASE)
@@ -101,7 +96,7 @@ def test_a_lease_keeps_its_own_length_whatever_that_of_the_worker_who_looks(
     assert (kept.attempt, kept.worker) == (1, "patient")
 
 
-def test_a_living_worker_keeps_its_job(engine: Engine, queue: "Queue", set_clock: SetClock) -> None:
+def test_a_living_worker_keeps_its_job(engine: Engine, queue: Queue, set_clock: SetClock) -> None:
     queue.submit()
     job = claim(engine, "living", "cpu", LEASE)
     assert job is not None
@@ -116,7 +111,7 @@ def test_a_living_worker_keeps_its_job(engine: Engine, queue: "Queue", set_clock
 
 
 def test_a_lease_is_not_shortened_where_the_clock_goes_on(
-    engine: Engine, queue: "Queue", set_clock: SetClock
+    engine: Engine, queue: Queue, set_clock: SetClock
 ) -> None:
     queue.submit()
     job = claim(engine, "worker", "cpu", LEASE)
@@ -130,7 +125,7 @@ def test_a_lease_is_not_shortened_where_the_clock_goes_on(
 
 
 def test_the_age_of_a_job_that_was_queued_before_is_none_rather_than_unknown(
-    engine: Engine, queue: "Queue", set_clock: SetClock
+    engine: Engine, queue: Queue, set_clock: SetClock
 ) -> None:
     queue.submit()
     set_clock(-HOUR)

@@ -1,7 +1,5 @@
 """Tables of columns are recorded with their job, replaced by name, and go with it."""
 
-from typing import TYPE_CHECKING
-
 import pytest
 from sqlalchemy import Engine, func, select
 
@@ -17,9 +15,7 @@ from api.jobs.joined_table import JoinedColumn, JoinedTable
 from api.jobs.store import begin_deletion, end_deletion
 from api.storage.tables import JOB_COLUMNS
 from difficulty_service.reports.joined_tables import MOST_COLUMNS
-
-if TYPE_CHECKING:
-    from tests.api.jobs.conftest import Queue
+from tests.api.jobs.jobs_queue import Queue
 
 
 def table(name: str, version: str, *columns: str) -> AttachedTable:
@@ -32,7 +28,7 @@ def versions(engine: Engine, job_id: str) -> dict[str, str]:
 
 
 def test_tables_keep_their_order_and_one_of_the_same_name_is_replaced(
-    engine: Engine, queue: "Queue"
+    engine: Engine, queue: Queue
 ) -> None:
     job = queue.finish()
     first, _ = attach(engine, job.id, table("b.csv", "1", "camera"))
@@ -51,7 +47,7 @@ def test_tables_keep_their_order_and_one_of_the_same_name_is_replaced(
     assert versions(engine, job.id) == {"a.csv": "2"}
 
 
-def test_a_job_has_a_bounded_number_of_tables_and_columns(engine: Engine, queue: "Queue") -> None:
+def test_a_job_has_a_bounded_number_of_tables_and_columns(engine: Engine, queue: Queue) -> None:
     job = queue.finish()
     names = [f"c{number}" for number in range(MOST_COLUMNS)]
     attach(engine, job.id, table("a.csv", "1", *names))
@@ -68,7 +64,7 @@ def test_a_job_has_a_bounded_number_of_tables_and_columns(engine: Engine, queue:
 
 
 def test_tables_go_with_their_job_and_none_is_attached_to_one_that_is_gone(
-    engine: Engine, queue: "Queue"
+    engine: Engine, queue: Queue
 ) -> None:
     job = queue.finish()
     attach(engine, job.id, table("a.csv", "1", "camera"))

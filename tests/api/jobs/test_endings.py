@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import Engine
@@ -16,10 +15,8 @@ from api.jobs.store import (
     request_cancel,
 )
 from difficulty_service.bodies.jobs import JobError
+from tests.api.jobs.jobs_queue import Queue
 from tests.api.stored_results import stored_result
-
-if TYPE_CHECKING:
-    from tests.api.jobs.conftest import Queue
 
 LEASE = 3600.0
 RESULT = stored_result("jobs/x/a1")
@@ -36,7 +33,7 @@ ENDINGS: dict[str, Ending] = {
 
 
 def test_success_is_written_with_the_result_and_all_samples_done(
-    engine: Engine, queue: "Queue"
+    engine: Engine, queue: Queue
 ) -> None:
     queue.submit()
     job = queue.claim()
@@ -52,7 +49,7 @@ def test_success_is_written_with_the_result_and_all_samples_done(
 
 
 def test_a_job_that_ends_before_its_first_heartbeat_has_done_all_samples(
-    engine: Engine, queue: "Queue"
+    engine: Engine, queue: Queue
 ) -> None:
     queue.submit()
     job = queue.claim()
@@ -64,7 +61,7 @@ def test_a_job_that_ends_before_its_first_heartbeat_has_done_all_samples(
     assert ended.bad == RESULT.num_bad_images
 
 
-def test_success_forgets_why_an_earlier_attempt_failed(engine: Engine, queue: "Queue") -> None:
+def test_success_forgets_why_an_earlier_attempt_failed(engine: Engine, queue: Queue) -> None:
     queue.submit()
     fail(engine, queue.claim(), ERROR, retry_in=0.0)
 
@@ -77,7 +74,7 @@ def test_success_forgets_why_an_earlier_attempt_failed(engine: Engine, queue: "Q
 
 @pytest.mark.parametrize("name", ENDINGS)
 def test_an_ending_that_is_written_again_is_recognised_and_changes_nothing(
-    engine: Engine, queue: "Queue", name: str
+    engine: Engine, queue: Queue, name: str
 ) -> None:
     queue.submit()
     job = queue.claim()
@@ -90,9 +87,7 @@ def test_an_ending_that_is_written_again_is_recognised_and_changes_nothing(
     assert events_after(engine, job.id, 0, 100) == events
 
 
-def test_another_result_is_not_mistaken_for_the_recorded_one(
-    engine: Engine, queue: "Queue"
-) -> None:
+def test_another_result_is_not_mistaken_for_the_recorded_one(engine: Engine, queue: Queue) -> None:
     queue.submit()
     job = queue.claim()
     succeed(engine, job, RESULT)
@@ -103,7 +98,7 @@ def test_another_result_is_not_mistaken_for_the_recorded_one(
 
 
 def test_a_failure_that_would_happen_again_ends_the_job_at_once(
-    engine: Engine, queue: "Queue"
+    engine: Engine, queue: Queue
 ) -> None:
     queue.submit()
     job = queue.claim()
@@ -120,7 +115,7 @@ def test_a_failure_that_would_happen_again_ends_the_job_at_once(
 
 @pytest.mark.parametrize("name", ["retry", "hand back"])
 def test_who_follows_a_job_learns_that_it_is_queued_again_and_after_which_attempt(
-    engine: Engine, queue: "Queue", name: str
+    engine: Engine, queue: Queue, name: str
 ) -> None:
     queue.submit()
     job = queue.claim()
@@ -130,7 +125,7 @@ def test_who_follows_a_job_learns_that_it_is_queued_again_and_after_which_attemp
     assert queue.events(job)[-1] == ("state", {"state": "queued", "attempt": 1})
 
 
-def test_a_failed_attempt_is_retried_after_its_delay(engine: Engine, queue: "Queue") -> None:
+def test_a_failed_attempt_is_retried_after_its_delay(engine: Engine, queue: Queue) -> None:
     queue.submit()
     job = queue.claim()
 
@@ -145,7 +140,7 @@ def test_a_failed_attempt_is_retried_after_its_delay(engine: Engine, queue: "Que
 
 
 def test_failures_end_the_job_after_as_many_attempts_as_allowed(
-    engine: Engine, queue: "Queue"
+    engine: Engine, queue: Queue
 ) -> None:
     job = queue.submit(max_attempts=3)
     for number in range(1, 4):
@@ -159,7 +154,7 @@ def test_failures_end_the_job_after_as_many_attempts_as_allowed(
     assert claim(engine, "worker", "cpu", LEASE) is None
 
 
-def test_a_job_that_kills_its_workers_fails_with_the_reason(engine: Engine, queue: "Queue") -> None:
+def test_a_job_that_kills_its_workers_fails_with_the_reason(engine: Engine, queue: Queue) -> None:
     job = queue.submit(max_attempts=2)
     for _ in range(2):
         queue.expire_lease(queue.claim())
@@ -174,7 +169,7 @@ def test_a_job_that_kills_its_workers_fails_with_the_reason(engine: Engine, queu
     assert queue.states(job) == ["queued", "running", "running", "failed"]
 
 
-def test_the_reason_names_the_failure_before(engine: Engine, queue: "Queue") -> None:
+def test_the_reason_names_the_failure_before(engine: Engine, queue: Queue) -> None:
     job = queue.submit(max_attempts=2)
     fail(engine, queue.claim(), ERROR, retry_in=0.0)
     queue.expire_lease(queue.claim())
@@ -186,7 +181,7 @@ def test_the_reason_names_the_failure_before(engine: Engine, queue: "Queue") -> 
     assert ERROR.detail in ended.error.detail
 
 
-def test_abandoned_jobs_do_not_block_queued_ones(engine: Engine, queue: "Queue") -> None:
+def test_abandoned_jobs_do_not_block_queued_ones(engine: Engine, queue: Queue) -> None:
     for _ in range(3):
         queue.submit(max_attempts=1)
     for job in [queue.claim() for _ in range(3)]:
@@ -197,7 +192,7 @@ def test_abandoned_jobs_do_not_block_queued_ones(engine: Engine, queue: "Queue")
     assert counts(engine)["failed"] == 3
 
 
-def test_handing_back_costs_no_attempt(engine: Engine, queue: "Queue") -> None:
+def test_handing_back_costs_no_attempt(engine: Engine, queue: Queue) -> None:
     job = queue.submit(max_attempts=2)
     for _ in range(5):
         assert hand_back(engine, queue.claim())
@@ -211,7 +206,7 @@ def test_handing_back_costs_no_attempt(engine: Engine, queue: "Queue") -> None:
     assert queue.stored(job).state == "failed"
 
 
-def test_a_worker_that_handed_a_job_back_is_fenced_from_it(engine: Engine, queue: "Queue") -> None:
+def test_a_worker_that_handed_a_job_back_is_fenced_from_it(engine: Engine, queue: Queue) -> None:
     queue.submit()
     first = queue.claim("first")
     hand_back(engine, first)
@@ -226,7 +221,7 @@ def test_a_worker_that_handed_a_job_back_is_fenced_from_it(engine: Engine, queue
 
 
 def test_a_cancel_and_a_success_at_the_same_moment_leave_one_end(
-    engine: Engine, queue: "Queue"
+    engine: Engine, queue: Queue
 ) -> None:
     for _ in range(5):
         queue.submit()
@@ -250,7 +245,7 @@ def test_a_cancel_and_a_success_at_the_same_moment_leave_one_end(
 
 
 def test_the_first_worker_finds_its_job_lost_and_cannot_end_it(
-    engine: Engine, queue: "Queue"
+    engine: Engine, queue: Queue
 ) -> None:
     queue.submit()
     first = queue.claim("first")
@@ -267,7 +262,7 @@ def test_the_first_worker_finds_its_job_lost_and_cannot_end_it(
 
 
 @pytest.mark.parametrize("name", ["fail", "retry", "hand back"])
-def test_a_job_to_cancel_is_not_retried(engine: Engine, queue: "Queue", name: str) -> None:
+def test_a_job_to_cancel_is_not_retried(engine: Engine, queue: Queue, name: str) -> None:
     queue.submit()
     job = queue.claim()
     request_cancel(engine, "owner", job.id)

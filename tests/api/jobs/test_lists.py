@@ -1,7 +1,5 @@
 """Lists of jobs, page by page, on SQLite and PostgreSQL."""
 
-from typing import TYPE_CHECKING
-
 import pytest
 from sqlalchemy import Engine
 
@@ -13,14 +11,12 @@ from api.jobs.store import (
     list_jobs,
     request_cancel,
 )
-
-if TYPE_CHECKING:
-    from tests.api.jobs.conftest import Queue
+from tests.api.jobs.jobs_queue import Queue
 
 NO_IDS = ["", "0" * 26, "\0", "\udcff", "' OR 1=1 --"]
 
 
-def test_jobs_are_listed_newest_first(engine: Engine, queue: "Queue") -> None:
+def test_jobs_are_listed_newest_first(engine: Engine, queue: Queue) -> None:
     jobs = [queue.submit() for _ in range(5)]
 
     listed = list_jobs(engine, "owner", limit=10)
@@ -29,7 +25,7 @@ def test_jobs_are_listed_newest_first(engine: Engine, queue: "Queue") -> None:
 
 
 def test_pages_hold_each_job_once_while_new_jobs_come_and_old_ones_go(
-    engine: Engine, queue: "Queue"
+    engine: Engine, queue: Queue
 ) -> None:
     # Of one moment, two by two, so that only their ids keep them in order.
     jobs = [queue.submit() for _ in range(8)]
@@ -51,7 +47,7 @@ def test_pages_hold_each_job_once_while_new_jobs_come_and_old_ones_go(
     assert [job.id for page in pages for job in page] == [job.id for job in expected]
 
 
-def test_jobs_are_listed_by_state(engine: Engine, queue: "Queue") -> None:
+def test_jobs_are_listed_by_state(engine: Engine, queue: Queue) -> None:
     done = queue.finish()
     waiting = queue.submit()
 
@@ -60,7 +56,7 @@ def test_jobs_are_listed_by_state(engine: Engine, queue: "Queue") -> None:
 
 
 @pytest.mark.parametrize("job_id", NO_IDS)
-def test_a_cursor_of_no_job_gives_a_page(engine: Engine, queue: "Queue", job_id: str) -> None:
+def test_a_cursor_of_no_job_gives_a_page(engine: Engine, queue: Queue, job_id: str) -> None:
     job = queue.submit()
 
     page = list_jobs(engine, "owner", limit=9, before=Cursor(job.created_at + 1, job_id))

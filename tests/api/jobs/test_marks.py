@@ -153,9 +153,7 @@ def test_many_marks_that_were_stored_in_part_say_so_and_are_all_stored_by_the_sa
     assert len(list_marks(engine, "me", job)) == 250
 
 
-def test_many_marks_of_which_none_was_stored_have_the_error_of_the_database(
-    engine: Engine,
-) -> None:
+def test_many_marks_of_which_none_was_stored_have_the_error_of_the_database(engine: Engine) -> None:
     with pytest.raises(IntegrityError):
         set_many_marks(engine, "me", "no job", drops(2))
 

@@ -3,7 +3,6 @@
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import Engine
@@ -16,17 +15,15 @@ from api.jobs.store import (
     request_cancel,
 )
 from api.storage.database import connect, write_transaction
+from tests.api.jobs.jobs_queue import Queue
 from tests.api.stored_results import stored_result
-
-if TYPE_CHECKING:
-    from tests.api.jobs.conftest import Queue
 
 LEASE = 3600.0
 RESULT = stored_result("jobs/x/a1")
 HALFWAY = Progress(done=5, total=10, bad=1, rate=2.5)
 
 
-def test_a_claimed_job_runs_at_its_first_attempt(queue: "Queue") -> None:
+def test_a_claimed_job_runs_at_its_first_attempt(queue: Queue) -> None:
     job = queue.submit()
 
     taken = queue.claim("one")
@@ -51,7 +48,7 @@ def test_a_poll_that_finds_nothing_waits_for_nobody_who_writes_or_claims(engine:
     other.dispose()
 
 
-def test_the_job_that_has_waited_longest_is_claimed_first(queue: "Queue") -> None:
+def test_the_job_that_has_waited_longest_is_claimed_first(queue: Queue) -> None:
     jobs = [queue.submit() for _ in range(3)]
     for job, run_after in zip(jobs, (3000.0, 1000.0, 2000.0), strict=True):
         queue.set_columns(job, run_after=run_after)
@@ -62,7 +59,7 @@ def test_the_job_that_has_waited_longest_is_claimed_first(queue: "Queue") -> Non
 
 
 @pytest.mark.slow
-def test_six_workers_claim_each_of_sixty_jobs_once(engine: Engine, queue: "Queue") -> None:
+def test_six_workers_claim_each_of_sixty_jobs_once(engine: Engine, queue: Queue) -> None:
     jobs = [queue.submit() for _ in range(60)]
     url = engine.url.render_as_string(hide_password=False)
     barrier = Barrier(6)
@@ -89,7 +86,7 @@ def test_six_workers_claim_each_of_sixty_jobs_once(engine: Engine, queue: "Queue
     assert queue.states(jobs[0]) == ["queued", "running", "succeeded"]
 
 
-def test_only_one_worker_claims_a_job_with_an_expired_lease(engine: Engine, queue: "Queue") -> None:
+def test_only_one_worker_claims_a_job_with_an_expired_lease(engine: Engine, queue: Queue) -> None:
     queue.submit()
     first = queue.claim("first")
     queue.expire_lease(first)
@@ -105,14 +102,14 @@ def test_only_one_worker_claims_a_job_with_an_expired_lease(engine: Engine, queu
     assert [(job.id, job.attempt) for job in taken] == [(first.id, 2)]
 
 
-def test_a_job_is_not_claimed_while_its_lease_lasts(engine: Engine, queue: "Queue") -> None:
+def test_a_job_is_not_claimed_while_its_lease_lasts(engine: Engine, queue: Queue) -> None:
     queue.submit()
     queue.claim("first")
 
     assert claim(engine, "second", "cpu", LEASE) is None
 
 
-def test_a_job_with_an_expired_lease_is_claimed_as_the_next_attempt(queue: "Queue") -> None:
+def test_a_job_with_an_expired_lease_is_claimed_as_the_next_attempt(queue: Queue) -> None:
     queue.submit()
     first = queue.claim("first")
     queue.expire_lease(first)
@@ -123,7 +120,7 @@ def test_a_job_with_an_expired_lease_is_claimed_as_the_next_attempt(queue: "Queu
     assert second.started_at == first.started_at
 
 
-def test_a_job_with_an_expired_lease_comes_before_queued_ones(queue: "Queue") -> None:
+def test_a_job_with_an_expired_lease_comes_before_queued_ones(queue: Queue) -> None:
     queue.submit()
     first = queue.claim()
     queue.expire_lease(first)
@@ -132,9 +129,7 @@ def test_a_job_with_an_expired_lease_comes_before_queued_ones(queue: "Queue") ->
     assert queue.claim().id == first.id
 
 
-def test_the_first_worker_cannot_publish_after_the_second_did(
-    engine: Engine, queue: "Queue"
-) -> None:
+def test_the_first_worker_cannot_publish_after_the_second_did(engine: Engine, queue: Queue) -> None:
     queue.submit()
     first = queue.claim("first")
     queue.expire_lease(first)
@@ -146,7 +141,7 @@ def test_the_first_worker_cannot_publish_after_the_second_did(
 
 
 def test_the_same_worker_is_fenced_from_its_own_earlier_attempt(
-    engine: Engine, queue: "Queue"
+    engine: Engine, queue: Queue
 ) -> None:
     queue.submit()
     first = queue.claim("one")
@@ -158,7 +153,7 @@ def test_the_same_worker_is_fenced_from_its_own_earlier_attempt(
 
 
 def test_of_two_attempts_that_publish_at_the_same_moment_one_does(
-    engine: Engine, queue: "Queue"
+    engine: Engine, queue: Queue
 ) -> None:
     queue.submit()
     attempts = [queue.claim()]
@@ -179,7 +174,7 @@ def test_of_two_attempts_that_publish_at_the_same_moment_one_does(
     assert queue.states(attempts[0]).count("succeeded") == 1
 
 
-def test_a_heartbeat_renews_the_lease_and_records_progress(engine: Engine, queue: "Queue") -> None:
+def test_a_heartbeat_renews_the_lease_and_records_progress(engine: Engine, queue: Queue) -> None:
     queue.submit()
     job = queue.claim()
     queue.set_columns(job, lease_until=1000.0)
@@ -194,7 +189,7 @@ def test_a_heartbeat_renews_the_lease_and_records_progress(engine: Engine, queue
 
 @pytest.mark.parametrize("rate", [None, float("nan"), float("inf")])
 def test_a_rate_that_is_no_number_is_left_out(
-    engine: Engine, queue: "Queue", rate: float | None
+    engine: Engine, queue: Queue, rate: float | None
 ) -> None:
     queue.submit()
     job = queue.claim()
@@ -205,7 +200,7 @@ def test_a_rate_that_is_no_number_is_left_out(
     assert events_after(engine, job.id, 0, 100)[-1].data["rate"] is None
 
 
-def test_the_heartbeat_reports_a_cancellation(engine: Engine, queue: "Queue") -> None:
+def test_the_heartbeat_reports_a_cancellation(engine: Engine, queue: Queue) -> None:
     queue.submit()
     job = queue.claim()
     request_cancel(engine, "owner", job.id)
@@ -220,8 +215,7 @@ def test_the_heartbeat_reports_a_cancellation(engine: Engine, queue: "Queue") ->
 
 
 def test_a_result_that_is_ready_before_the_cancellation_is_published(
-    engine: Engine,
-    queue: "Queue",
+    engine: Engine, queue: Queue
 ) -> None:
     queue.submit()
     job = queue.claim()
@@ -231,7 +225,7 @@ def test_a_result_that_is_ready_before_the_cancellation_is_published(
     assert queue.stored(job).state == "succeeded"
 
 
-def test_a_job_to_cancel_ends_when_its_lease_expires(engine: Engine, queue: "Queue") -> None:
+def test_a_job_to_cancel_ends_when_its_lease_expires(engine: Engine, queue: Queue) -> None:
     queue.submit()
     job = queue.claim()
     request_cancel(engine, "owner", job.id)

@@ -1,7 +1,6 @@
 """The jobs of an owner, on SQLite and PostgreSQL."""
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import Engine, func, select
@@ -21,15 +20,13 @@ from api.jobs.store import (
 )
 from api.storage.tables import EVENTS
 from difficulty_service.bodies.jobs import JobError
+from tests.api.jobs.jobs_queue import Queue
 from tests.api.stored_results import stored_result
-
-if TYPE_CHECKING:
-    from tests.api.jobs.conftest import Queue
 
 NO_IDS = ["", "0" * 26, "\0", "\udcff", "' OR 1=1 --"]
 
 
-def test_another_owner_sees_nothing_of_a_job(engine: Engine, queue: "Queue") -> None:
+def test_another_owner_sees_nothing_of_a_job(engine: Engine, queue: Queue) -> None:
     waiting = queue.submit()
     done = queue.finish("owner")
 
@@ -41,14 +38,14 @@ def test_another_owner_sees_nothing_of_a_job(engine: Engine, queue: "Queue") -> 
     assert {job.state for job in list_jobs(engine, "owner", limit=10)} == {"queued", "succeeded"}
 
 
-def test_an_owner_without_a_key_is_not_everybody(engine: Engine, queue: "Queue") -> None:
+def test_an_owner_without_a_key_is_not_everybody(engine: Engine, queue: Queue) -> None:
     job = queue.submit("owner")
 
     assert get_job(engine, "", job.id) is None
     assert list_jobs(engine, "", limit=10) == []
 
 
-def test_without_an_owner_all_jobs_are_listed(engine: Engine, queue: "Queue") -> None:
+def test_without_an_owner_all_jobs_are_listed(engine: Engine, queue: Queue) -> None:
     jobs = [queue.submit(owner) for owner in ("one", "two")]
 
     assert {job.id for job in list_jobs(engine, None, limit=10)} == {job.id for job in jobs}
@@ -63,7 +60,7 @@ def test_a_missing_job_is_none(engine: Engine, job_id: str) -> None:
     assert events_after(engine, job_id, 0, 10) == []
 
 
-def test_cancelling_a_job_that_waits_is_immediate(engine: Engine, queue: "Queue") -> None:
+def test_cancelling_a_job_that_waits_is_immediate(engine: Engine, queue: Queue) -> None:
     job = queue.submit()
 
     cancelled = request_cancel(engine, "owner", job.id)
@@ -75,7 +72,7 @@ def test_cancelling_a_job_that_waits_is_immediate(engine: Engine, queue: "Queue"
     assert queue.events(job)[-1] == ("state", {"state": "cancelled"})
 
 
-def test_cancelling_a_job_that_runs_asks_its_worker(engine: Engine, queue: "Queue") -> None:
+def test_cancelling_a_job_that_runs_asks_its_worker(engine: Engine, queue: Queue) -> None:
     queue.submit()
     job = queue.claim()
 
@@ -86,9 +83,7 @@ def test_cancelling_a_job_that_runs_asks_its_worker(engine: Engine, queue: "Queu
     assert queue.heartbeat(job) == "cancel"
 
 
-def test_cancelling_a_job_with_an_expired_lease_is_immediate(
-    engine: Engine, queue: "Queue"
-) -> None:
+def test_cancelling_a_job_with_an_expired_lease_is_immediate(engine: Engine, queue: Queue) -> None:
     queue.submit()
     job = queue.claim()
     queue.set_columns(job, lease_until=1.0)
@@ -101,7 +96,7 @@ def test_cancelling_a_job_with_an_expired_lease_is_immediate(
     assert not succeed(engine, job, stored_result())
 
 
-def test_cancelling_again_changes_nothing(engine: Engine, queue: "Queue") -> None:
+def test_cancelling_again_changes_nothing(engine: Engine, queue: Queue) -> None:
     queue.submit()
     job = queue.claim()
     first = request_cancel(engine, "owner", job.id)
@@ -111,7 +106,7 @@ def test_cancelling_again_changes_nothing(engine: Engine, queue: "Queue") -> Non
     assert queue.events(job) == events
 
 
-def test_cancelling_a_finished_job_leaves_it(engine: Engine, queue: "Queue") -> None:
+def test_cancelling_a_finished_job_leaves_it(engine: Engine, queue: Queue) -> None:
     job = queue.finish()
 
     left = request_cancel(engine, "owner", job.id)
@@ -120,7 +115,7 @@ def test_cancelling_a_finished_job_leaves_it(engine: Engine, queue: "Queue") -> 
     assert (left.state, left.cancel_requested) == ("succeeded", False)
 
 
-def test_a_finished_job_is_deleted_with_its_events(engine: Engine, queue: "Queue") -> None:
+def test_a_finished_job_is_deleted_with_its_events(engine: Engine, queue: Queue) -> None:
     job = queue.finish()
     other = queue.submit()
 
@@ -133,9 +128,7 @@ def test_a_finished_job_is_deleted_with_its_events(engine: Engine, queue: "Queue
         assert connection.execute(select(EVENTS.c.job)).scalars().all() == [other.id]
 
 
-def test_a_job_that_is_being_deleted_is_gone_for_every_client(
-    engine: Engine, queue: "Queue"
-) -> None:
+def test_a_job_that_is_being_deleted_is_gone_for_every_client(engine: Engine, queue: Queue) -> None:
     job = queue.finish()
 
     assert begin_deletion(engine, "owner", job.id)
@@ -149,7 +142,7 @@ def test_a_job_that_is_being_deleted_is_gone_for_every_client(
     assert jobs_to_delete(engine) == [job.id]
 
 
-def test_a_job_that_nobody_deletes_keeps_its_row(engine: Engine, queue: "Queue") -> None:
+def test_a_job_that_nobody_deletes_keeps_its_row(engine: Engine, queue: Queue) -> None:
     job = queue.finish()
 
     end_deletion(engine, job.id)
@@ -157,7 +150,7 @@ def test_a_job_that_nobody_deletes_keeps_its_row(engine: Engine, queue: "Queue")
     assert get_job(engine, "owner", job.id) is not None
 
 
-def test_a_job_that_is_not_finished_cannot_be_deleted(engine: Engine, queue: "Queue") -> None:
+def test_a_job_that_is_not_finished_cannot_be_deleted(engine: Engine, queue: Queue) -> None:
     job = queue.submit()
     assert not begin_deletion(engine, "owner", job.id)
 
@@ -167,7 +160,7 @@ def test_a_job_that_is_not_finished_cannot_be_deleted(engine: Engine, queue: "Qu
     assert get_job(engine, "owner", job.id) is not None
 
 
-def test_a_worker_that_still_runs_a_deleted_job_has_lost_it(engine: Engine, queue: "Queue") -> None:
+def test_a_worker_that_still_runs_a_deleted_job_has_lost_it(engine: Engine, queue: Queue) -> None:
     queue.submit()
     job = queue.claim()
     queue.set_columns(job, lease_until=1.0)
@@ -182,7 +175,7 @@ def test_a_worker_that_still_runs_a_deleted_job_has_lost_it(engine: Engine, queu
 
 
 def test_events_are_in_order_and_can_be_read_after_any_of_them(
-    engine: Engine, queue: "Queue"
+    engine: Engine, queue: Queue
 ) -> None:
     queue.submit()
     job = queue.claim()
@@ -205,7 +198,7 @@ def test_events_are_in_order_and_can_be_read_after_any_of_them(
     assert events_after(engine, job.id, 0, 2) == events[:2]
 
 
-def test_events_of_other_jobs_are_not_among_them(engine: Engine, queue: "Queue") -> None:
+def test_events_of_other_jobs_are_not_among_them(engine: Engine, queue: Queue) -> None:
     one, two = queue.submit(), queue.submit()
     request_cancel(engine, "owner", one.id)
 
@@ -213,7 +206,7 @@ def test_events_of_other_jobs_are_not_among_them(engine: Engine, queue: "Queue")
 
 
 def test_a_reader_who_resumes_after_the_last_event_misses_none(
-    engine: Engine, queue: "Queue"
+    engine: Engine, queue: Queue
 ) -> None:
     queue.submit()
     job = queue.claim()
@@ -237,7 +230,7 @@ def test_a_reader_who_resumes_after_the_last_event_misses_none(
     assert len(seen) == 42
 
 
-def test_jobs_expire_by_when_they_finished(engine: Engine, queue: "Queue") -> None:
+def test_jobs_expire_by_when_they_finished(engine: Engine, queue: Queue) -> None:
     oldest, old, young = (queue.finish() for _ in range(3))
     waiting = queue.submit()
     queue.set_columns(oldest, finished_at=1000.0)
@@ -249,7 +242,7 @@ def test_jobs_expire_by_when_they_finished(engine: Engine, queue: "Queue") -> No
     assert young.id not in {job.id for job in expired_jobs(engine, 3600)}
 
 
-def test_counts_name_every_state(engine: Engine, queue: "Queue") -> None:
+def test_counts_name_every_state(engine: Engine, queue: Queue) -> None:
     queue.finish()
     for _ in range(2):
         queue.submit()
@@ -263,9 +256,7 @@ def test_counts_name_every_state(engine: Engine, queue: "Queue") -> None:
     }
 
 
-def test_the_oldest_age_is_that_of_the_job_that_waits_longest(
-    engine: Engine, queue: "Queue"
-) -> None:
+def test_the_oldest_age_is_that_of_the_job_that_waits_longest(engine: Engine, queue: Queue) -> None:
     old, _ = queue.submit(), queue.submit()
     queue.set_columns(old, run_after=old.run_after - 7200)
 
@@ -275,9 +266,7 @@ def test_the_oldest_age_is_that_of_the_job_that_waits_longest(
     assert 7200 <= age < 10800
 
 
-def test_there_is_no_oldest_age_where_nothing_may_be_claimed(
-    engine: Engine, queue: "Queue"
-) -> None:
+def test_there_is_no_oldest_age_where_nothing_may_be_claimed(engine: Engine, queue: Queue) -> None:
     assert oldest_queued_age(engine) is None
 
     queue.submit()

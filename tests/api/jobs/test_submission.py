@@ -2,7 +2,6 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import Engine
@@ -19,16 +18,14 @@ from api.jobs.store import (
     request_cancel,
     submit,
 )
+from tests.api.jobs.jobs_queue import Queue
 from tests.api.stored_results import stored_result
-
-if TYPE_CHECKING:
-    from tests.api.jobs.conftest import Queue
 
 LIMITS = SubmitLimits(max_queued=100, max_attempts=3)
 REQUEST = {"dataset": {"root": "photos", "path": "träin"}, "seed": 1}
 
 
-def test_a_submitted_job_waits_with_its_request(engine: Engine, queue: "Queue") -> None:
+def test_a_submitted_job_waits_with_its_request(engine: Engine, queue: Queue) -> None:
     job, created = submit(engine, "owner", REQUEST, None, LIMITS)
 
     assert created
@@ -58,7 +55,7 @@ def test_the_same_key_and_request_give_the_same_job(engine: Engine) -> None:
     assert counts(engine)["queued"] == 1
 
 
-def test_the_same_key_gives_the_job_in_its_present_state(engine: Engine, queue: "Queue") -> None:
+def test_the_same_key_gives_the_job_in_its_present_state(engine: Engine, queue: Queue) -> None:
     queue.submit(key="key", request=REQUEST)
     job = queue.claim()
     succeed(engine, job, stored_result())
@@ -69,7 +66,7 @@ def test_the_same_key_gives_the_job_in_its_present_state(engine: Engine, queue: 
     assert (again.id, again.state) == (job.id, "succeeded")
 
 
-def test_the_same_key_with_another_request_is_a_conflict(engine: Engine, queue: "Queue") -> None:
+def test_the_same_key_with_another_request_is_a_conflict(engine: Engine, queue: Queue) -> None:
     job = queue.submit(key="key", request=REQUEST)
 
     with pytest.raises(IdempotencyConflict, match=job.id):
@@ -78,7 +75,7 @@ def test_the_same_key_with_another_request_is_a_conflict(engine: Engine, queue: 
     assert counts(engine)["queued"] == 1
 
 
-def test_two_owners_may_use_the_same_key(engine: Engine, queue: "Queue") -> None:
+def test_two_owners_may_use_the_same_key(engine: Engine, queue: Queue) -> None:
     one = queue.submit("one", "key", request=REQUEST)
 
     two, created = submit(engine, "two", {**REQUEST, "seed": 2}, "key", LIMITS)
@@ -87,11 +84,11 @@ def test_two_owners_may_use_the_same_key(engine: Engine, queue: "Queue") -> None
     assert two.id != one.id
 
 
-def test_requests_without_a_key_are_jobs_of_their_own(queue: "Queue") -> None:
+def test_requests_without_a_key_are_jobs_of_their_own(queue: Queue) -> None:
     assert queue.submit().id != queue.submit().id
 
 
-def test_a_key_is_free_again_when_its_job_is_deleted(engine: Engine, queue: "Queue") -> None:
+def test_a_key_is_free_again_when_its_job_is_deleted(engine: Engine, queue: Queue) -> None:
     job = queue.submit(key="key", request=REQUEST)
     request_cancel(engine, "owner", job.id)
     begin_deletion(engine, "owner", job.id)
@@ -128,7 +125,7 @@ def test_no_more_jobs_of_one_owner_wait_than_may(engine: Engine) -> None:
     assert submit(engine, "other", REQUEST, None, limits)[1]
 
 
-def test_a_job_that_runs_leaves_room_in_the_queue(engine: Engine, queue: "Queue") -> None:
+def test_a_job_that_runs_leaves_room_in_the_queue(engine: Engine, queue: Queue) -> None:
     limits = SubmitLimits(max_queued=1, max_attempts=3)
     submit(engine, "owner", REQUEST, None, limits)
     queue.claim()

@@ -2,7 +2,6 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import Connection, Engine, text
@@ -12,30 +11,28 @@ from api.jobs import queue as claims
 from api.jobs.queue import CLAIM_LOCK, claim, claim_alone, jobs_in_turn, succeed
 from api.jobs.store import Job, SubmitLimits, begin_deletion, end_deletion, submit
 from api.storage.database import connect, write_transaction
+from tests.api.jobs.jobs_queue import Queue
 from tests.api.stored_results import stored_result
-
-if TYPE_CHECKING:
-    from tests.api.jobs.conftest import Queue
 
 LEASE = 3600.0
 OTHERS = [f"key{number}" for number in range(9)]
 MANY = 20_000
 
 
-def submit_for_ten_keys(queue: "Queue") -> None:
+def submit_for_ten_keys(queue: Queue) -> None:
     """A hundred jobs of one key, then one of each of nine others."""
     for owner in ["busy"] * 100 + OTHERS:
         queue.submit(owner)
 
 
-def run_next(queue: "Queue") -> str:
+def run_next(queue: Queue) -> str:
     """Runs the next job to its end; returns its owner."""
     job = queue.claim()
     assert succeed(queue.engine, job, stored_result())
     return job.owner
 
 
-def test_one_worker_runs_a_job_of_each_of_ten_keys_first(queue: "Queue") -> None:
+def test_one_worker_runs_a_job_of_each_of_ten_keys_first(queue: Queue) -> None:
     submit_for_ten_keys(queue)
 
     owners = [run_next(queue) for _ in range(12)]
@@ -45,7 +42,7 @@ def test_one_worker_runs_a_job_of_each_of_ten_keys_first(queue: "Queue") -> None
 
 @pytest.mark.slow
 def test_ten_workers_that_claim_at_the_same_moment_run_a_job_of_each_of_ten_keys(
-    engine: Engine, queue: "Queue"
+    engine: Engine, queue: Queue
 ) -> None:
     submit_for_ten_keys(queue)
     barrier = Barrier(10)
@@ -65,7 +62,7 @@ def test_ten_workers_that_claim_at_the_same_moment_run_a_job_of_each_of_ten_keys
 
 
 def test_a_key_with_fewer_running_jobs_comes_first_although_it_had_the_last_turn(
-    queue: "Queue",
+    queue: Queue,
 ) -> None:
     for owner in ("one", "one", "other", "other"):
         queue.submit(owner)
@@ -76,7 +73,7 @@ def test_a_key_with_fewer_running_jobs_comes_first_although_it_had_the_last_turn
     assert run_next(queue) == "one"
 
 
-def test_a_key_gets_no_turn_by_deleting_what_has_finished(engine: Engine, queue: "Queue") -> None:
+def test_a_key_gets_no_turn_by_deleting_what_has_finished(engine: Engine, queue: Queue) -> None:
     for owner in ("one", "one", "other"):
         queue.submit(owner)
     done = queue.claim()
@@ -87,7 +84,7 @@ def test_a_key_gets_no_turn_by_deleting_what_has_finished(engine: Engine, queue:
     assert run_next(queue) == "other"
 
 
-def test_a_key_that_had_no_turn_yet_comes_before_those_that_had_one(queue: "Queue") -> None:
+def test_a_key_that_had_no_turn_yet_comes_before_those_that_had_one(queue: Queue) -> None:
     for owner in ("one", "one", "two", "two"):
         queue.submit(owner)
     assert [run_next(queue), run_next(queue)] == ["one", "two"]
@@ -96,7 +93,7 @@ def test_a_key_that_had_no_turn_yet_comes_before_those_that_had_one(queue: "Queu
     assert [run_next(queue) for _ in range(3)] == ["new", "one", "two"]
 
 
-def test_the_jobs_of_one_key_run_in_the_order_of_their_waiting(queue: "Queue") -> None:
+def test_the_jobs_of_one_key_run_in_the_order_of_their_waiting(queue: Queue) -> None:
     jobs = [queue.submit(owner) for owner in ("one", "other", "one", "other")]
 
     order = [queue.claim().id for _ in jobs]
@@ -115,7 +112,7 @@ def plan(connection: Connection) -> str:
     )
 
 
-def test_finished_jobs_are_not_read_to_find_the_next_one(engine: Engine, queue: "Queue") -> None:
+def test_finished_jobs_are_not_read_to_find_the_next_one(engine: Engine, queue: Queue) -> None:
     finished = text(
         "WITH RECURSIVE numbers(n) AS"
         " (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :many)"

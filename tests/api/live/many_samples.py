@@ -1,7 +1,6 @@
 """Finished jobs with many samples, without images behind them."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +13,7 @@ from api.storage.keys import list_keys
 from api.storage.tables import JOBS
 from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
+from tests.api.live.running import Service
 
 
 def ids_of(number: int) -> list[str]:
@@ -45,7 +45,7 @@ def scores_of_many_samples(path: Path, number: int, seed: int = 0) -> ScoreFile:
     return read_scores(path)
 
 
-def imported_job(service: Any, content: ScoreFile, owner: str) -> str:  # noqa: ANN401
+def imported_job(service: Service, content: ScoreFile, owner: str) -> str:
     """Id of a new finished job of a key, by its name, with these scores."""
     environment = service.environment
     settings = Settings(

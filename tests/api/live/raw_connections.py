@@ -2,7 +2,8 @@
 
 import contextlib
 import socket
-from typing import Any
+
+from tests.api.live.running import Service
 
 HEAD = b"Host: localhost\r\n"
 POST = b"POST /v1/jobs HTTP/1.1\r\n" + HEAD
@@ -17,7 +18,7 @@ def answer_of(connection: socket.socket) -> bytes:
     return received
 
 
-def is_well(service: Any) -> bool:  # noqa: ANN401
+def is_well(service: Service) -> bool:
     """Whether a new client gets its answer."""
     with service.client() as client:
         return bool(client.get("/healthz").json() == {"status": "ok"})

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from difficulty_service.client import Client, Decision, JobCreate, JobDataset, Mark, MarkChange
+from tests.api.live.running import StartService
 from tests.page_commands import commands_below
 
 
@@ -21,10 +22,7 @@ def run(commands: str, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_jobs_keys_and_marks_are_there_again_and_what_ran_runs_again(
-    start_service: Callable[..., Any],
-    start_for_all: Callable[..., Any],
-    photos: Path,
-    tmp_path: Path,
+    start_service: StartService, start_for_all: StartService, photos: Path, tmp_path: Path
 ) -> None:
     def start(how: Callable[..., Any], data: Path) -> Any:  # noqa: ANN401 - see conftest.py
         url = f"sqlite:///{data / 'difficulty.sqlite'}"

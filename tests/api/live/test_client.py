@@ -24,6 +24,7 @@ from difficulty_service.client import (
     transfers,
 )
 from difficulty_service.marks.mark_kinds import Mark
+from tests.api.live.running import Service
 
 pytestmark = pytest.mark.slow
 
@@ -102,7 +103,7 @@ Call = Callable[..., Any]
 
 
 @pytest.fixture
-def call(shared_service: Any) -> Call:  # noqa: ANN401
+def call(shared_service: Service) -> Call:
     """Calls a method of a client of its own; what it gives one by one is a list."""
 
     def called(name: str, *args: object, transport: Any = None, **options: object) -> object:  # noqa: ANN401
@@ -120,7 +121,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def client(shared_service: Any) -> Iterator[Client]:  # noqa: ANN401
+def client(shared_service: Service) -> Iterator[Client]:
     with Client(shared_service.url) as client:
         yield client
 

@@ -3,11 +3,11 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.api.live.running import StartService
 
 EXAMPLES = os.environ.get("DIFFICULTY_CONTRACT_EXAMPLES", "2")
 
@@ -29,7 +29,7 @@ negative_data_rejection.expected-statuses = [
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_no_request_is_answered_otherwise_than_described(
-    start_service: Callable[..., Any], sqlite_url: str, tmp_path: Path
+    start_service: StartService, sqlite_url: str, tmp_path: Path
 ) -> None:
     service = start_service(sqlite_url)
     secret = service.new_key("contract")

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,6 +14,7 @@ from api.http.problems import TITLES
 from api.settings import Settings
 from docs.addresses import page as addresses_page
 from docs.settings import PAGE, page
+from tests.api.live.running import Service
 
 METHODS = ("get", "post", "put", "delete", "head")
 
@@ -32,7 +32,7 @@ def workplace(tmp_path: Path, photos: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_the_curl_examples_work(shared_service: Any, workplace: Path) -> None:  # noqa: ANN401
+def test_the_curl_examples_work(shared_service: Service, workplace: Path) -> None:
     # Any answer that is a problem ends the script, and shows it.
     script = 'set -euo pipefail\ncurl() { command curl --fail-with-body "$@"; }\n'
 
@@ -53,7 +53,7 @@ def test_the_curl_examples_work(shared_service: Any, workplace: Path) -> None:  
 
 
 @pytest.mark.slow
-def test_the_python_examples_work(shared_service: Any, workplace: Path) -> None:  # noqa: ANN401
+def test_the_python_examples_work(shared_service: Service, workplace: Path) -> None:
     examples = [*blocks("python"), *blocks("python", PAGE.with_name("client.md"))]
     (repeated,) = [each for each in examples if "last-job" in each]
 

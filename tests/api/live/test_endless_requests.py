@@ -4,11 +4,11 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from tests.api.live.raw_connections import HEAD, POST, answer_of, is_well
+from tests.api.live.running import Service
 
 AHEAD = int(os.environ.get("DIFFICULTY_AHEAD", 4 << 20))  # bytes of requests; 40 MB in `make fuzz`
 ROOM = 40 << 20  # bytes that the server may grow by
@@ -40,9 +40,7 @@ ENDLESS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ENDLESS)
 def test_what_has_no_end_is_cut_off_and_not_kept(
-    guarded: Any,  # noqa: ANN401
-    connect: Callable[..., socket.socket],
-    part: str,
+    guarded: Service, connect: Callable[..., socket.socket], part: str
 ) -> None:
     assert is_well(guarded)
     before = guarded.peak_memories()
@@ -58,10 +56,7 @@ def test_what_has_no_end_is_cut_off_and_not_kept(
 @pytest.mark.parametrize("path", [b"/healthz", b"/static/vendor/htmx.min.js"])
 @pytest.mark.parametrize("number", [1, 8])
 def test_requests_that_are_sent_ahead_are_not_kept(
-    guarded: Any,  # noqa: ANN401
-    connect: Callable[..., socket.socket],
-    number: int,
-    path: bytes,
+    guarded: Service, connect: Callable[..., socket.socket], number: int, path: bytes
 ) -> None:
     assert is_well(guarded)
     before = guarded.peak_memories()
@@ -81,9 +76,7 @@ def test_requests_that_are_sent_ahead_are_not_kept(
 
 
 @pytest.mark.slow
-def test_a_large_head_is_refused_with_the_limit(
-    connect: Callable[..., socket.socket],
-) -> None:
+def test_a_large_head_is_refused_with_the_limit(connect: Callable[..., socket.socket]) -> None:
     connection = connect()
 
     connection.sendall(POST + b"X-A: " + b"a" * 16384 + b"\r\n\r\n")

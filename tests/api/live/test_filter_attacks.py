@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.api.live.many_samples import ids_of, imported_job, scores_of_many_samples
+from tests.api.live.running import Service, StartService
 
 SAMPLES, LETTERS = 40_000, 1000
 MANY = 45
@@ -38,7 +39,7 @@ MORE = urlencode([("has.note", f"text {number}") for number in range(200)])
 class Attack:
     """A service with a key that attacks and one that does not, which have a job each."""
 
-    service: Any
+    service: Service
     key: str
     job: str
     other_key: str
@@ -68,7 +69,7 @@ class Attack:
 
 
 @pytest.fixture
-def attack(start_service: Callable[..., Any], sqlite_url: str, tmp_path: Path) -> Attack:
+def attack(start_service: StartService, sqlite_url: str, tmp_path: Path) -> Attack:
     service = start_service(sqlite_url)
     table = tmp_path / "notes.parquet"
     notes = pa.array([f"{row} {'a' * LETTERS}" for row in range(SAMPLES)])

@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from api.storage.identity import MARKER
+from tests.api.live.running import Service, StartService
 
 PROGRAM = Path(__file__).with_name("fuzzing")
 NUMBER = int(os.environ.get("DIFFICULTY_FUZZ", "640"))
@@ -64,7 +65,7 @@ def data() -> Iterator[Path]:
 
 @pytest.fixture
 def fuzzed(
-    start_service: Callable[..., Any], data: Path, tables: Path, photos: Path
+    start_service: StartService, data: Path, tables: Path, photos: Path
 ) -> tuple[Any, str, str]:
     """A service with a job that has finished, its key and its id."""
     roots = json.dumps({"photos": str(photos), "tables": str(tables)})
@@ -136,7 +137,7 @@ def run_fuzzer(*arguments: str) -> tuple[list[str], dict[str, int]]:
     return findings, statuses
 
 
-def delete_everything(service: Any, key: str) -> None:  # noqa: ANN401
+def delete_everything(service: Service, key: str) -> None:
     """Deletes all jobs and uploads by the API, once the jobs have ended."""
     with service.client(key) as client:
         while jobs := client.get("/v1/jobs?limit=200").json()["jobs"]:
@@ -153,7 +154,7 @@ def files_left(folder: Path) -> list[str]:
     return [str(path) for path in files if path.name != MARKER]
 
 
-def memory_of(service: Any) -> int:  # noqa: ANN401
+def memory_of(service: Service) -> int:
     """Memory of the server, the worker and all their processes, in bytes; shared pages once.
 
     Without pages of files: how many of a library's count depends on who else has loaded it.

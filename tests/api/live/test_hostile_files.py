@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from tests.api.live.running import Service
 from tests.small_network import SMALL
 
 ROOM = 400 << 20  # bytes that a process may grow by
@@ -277,7 +278,7 @@ FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
-def test_a_hostile_file_is_refused_or_its_images_are(shared_service: Any, name: str) -> None:  # noqa: ANN401
+def test_a_hostile_file_is_refused_or_its_images_are(shared_service: Service, name: str) -> None:
     form, make = FILES[name]
     content = make()
     before = shared_service.peak_memories()
@@ -308,6 +309,6 @@ def test_a_hostile_file_is_refused_or_its_images_are(shared_service: Any, name: 
     assert grown(shared_service, before) < ROOM
 
 
-def grown(service: Any, before: list[int]) -> int:  # noqa: ANN401
+def grown(service: Service, before: list[int]) -> int:
     """Largest increase of the peak memory of a process, in bytes."""
     return max(now - then for now, then in zip(service.peak_memories(), before, strict=True))

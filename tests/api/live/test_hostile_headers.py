@@ -3,19 +3,17 @@
 import http.client
 import socket
 from contextlib import closing
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+
+from tests.api.live.running import Service, Tenants
 
 ROOM = 300 << 20  # bytes that a process may grow by
 
 
 @pytest.mark.slow
-def test_an_invented_key_is_refused(
-    service: Any,  # noqa: ANN401
-    tenants: Any,  # noqa: ANN401
-) -> None:
+def test_an_invented_key_is_refused(service: Service, tenants: Tenants) -> None:
     good = tenants.mine
     keys = [
         good[:-1],
@@ -77,9 +75,7 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("target", ["POST /v1/jobs", "PUT upload", "POST /v1/gaussians/x/score"])
 def test_bodies_that_lie_about_their_length_are_counted(
-    shared_service: Any,  # noqa: ANN401
-    lie: str,
-    target: str,
+    shared_service: Service, lie: str, target: str
 ) -> None:
     headers, body = LIES[lie]
     with shared_service.client() as client:

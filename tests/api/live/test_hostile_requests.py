@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pytest
+
+from tests.api.live.running import Service, Tenants
 
 AT_LEAST = 2000
 ROOM = 300 << 20  # bytes that a process may grow by
@@ -153,7 +154,7 @@ def escapes() -> Iterator[str]:
             yield escape
 
 
-def bad_requests(tenants: Any) -> Iterator[Bad]:  # noqa: ANN401
+def bad_requests(tenants: Tenants) -> Iterator[Bad]:
     for number, escape in enumerate(escapes()):
         yield job_of({"dataset": {"root": "photos", "path": escape}})
         address = as_path(escape)
@@ -178,7 +179,7 @@ def bad_requests(tenants: Any) -> Iterator[Bad]:  # noqa: ANN401
     yield from trespasses(tenants)
 
 
-def trespasses(tenants: Any) -> Iterator[Bad]:  # noqa: ANN401
+def trespasses(tenants: Tenants) -> Iterator[Bad]:
     """Requests for what belongs to another key, by its correct ids."""
     job, upload = f"/v1/jobs/{tenants.their_job}", f"/v1/uploads/{tenants.their_upload}"
     for address in (
@@ -218,9 +219,7 @@ def sent(connection: http.client.HTTPConnection, bad: Bad, key: str) -> tuple[in
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_no_bad_request_gets_further_than_a_problem(
-    service: Any,  # noqa: ANN401
-    tenants: Any,  # noqa: ANN401
-    secret: bytes,
+    service: Service, tenants: Tenants, secret: bytes
 ) -> None:
     before = service.peak_memories()
     parts = urlsplit(service.url)

@@ -6,7 +6,7 @@ import json
 import socket
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from tests.api.live.running import Service, StartService
 from tests.small_network import SLOW, SMALL
 
 CLASSES, EACH = 3, 8  # readable images, beside one that is not
@@ -26,7 +27,7 @@ JOB = {"backbone": SMALL, "scorers": ["rmd"], "shrinkage": "ledoit-wolf"}
 
 @pytest.mark.slow
 def test_an_upload_is_scored_watched_read_and_deleted(
-    database_url: str, start_service: Callable[..., Any], photos: Path
+    database_url: str, start_service: StartService, photos: Path
 ) -> None:
     service = start_service(database_url)
     archive = tar_of(photos / "train")
@@ -73,7 +74,7 @@ def test_an_upload_is_scored_watched_read_and_deleted(
 
 @pytest.mark.slow
 def test_a_job_that_runs_is_cancelled_within_seconds(
-    database_url: str, start_service: Callable[..., Any], many_photos: Path
+    database_url: str, start_service: StartService, many_photos: Path
 ) -> None:
     service = start_service(database_url, heartbeat=0.2)
 
@@ -114,10 +115,7 @@ def tar_of(folder: Path) -> bytes:
 
 
 @pytest.mark.slow
-def test_an_upload_resumes_after_a_broken_connection(
-    shared_service: Any,  # noqa: ANN401
-    photos: Path,
-) -> None:
+def test_an_upload_resumes_after_a_broken_connection(shared_service: Service, photos: Path) -> None:
     archive = tar_of(photos / "train")
     half = len(archive) // 2
     parts = urlsplit(shared_service.url)

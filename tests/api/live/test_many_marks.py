@@ -4,10 +4,8 @@ DIFFICULTY_MARKS is how many; `make fuzz` makes a million.
 """
 
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pyarrow as pa
@@ -19,6 +17,7 @@ from sqlalchemy import text
 from api.storage.database import connect, write_transaction
 from difficulty_service.scores.file import ScoreFile
 from tests.api.live.many_samples import imported_job, scores_of_many_samples
+from tests.api.live.running import Service, StartService
 
 MARKS = int(os.environ.get("DIFFICULTY_MARKS", "200000"))
 AT_ONCE = 6
@@ -46,7 +45,7 @@ def rows_of(answer: httpx2.Response) -> pa.Table:
     return pq.read_table(file)
 
 
-def add_job_with_marks(service: Any, content: ScoreFile, owner: str) -> str:  # noqa: ANN401
+def add_job_with_marks(service: Service, content: ScoreFile, owner: str) -> str:
     """Id of a new job of a key, every sample of which is marked."""
     job = imported_job(service, content, owner)
     engine = connect(service.environment["DIFFICULTY_DATABASE_URL"])
@@ -58,7 +57,7 @@ def add_job_with_marks(service: Any, content: ScoreFile, owner: str) -> str:  # 
 
 @pytest.mark.slow
 def test_many_marks_are_shown_and_sent_without_filling_the_server(
-    start_service: Callable[..., Any], sqlite_url: str, tmp_path: Path
+    start_service: StartService, sqlite_url: str, tmp_path: Path
 ) -> None:
     service = start_service(sqlite_url)
     mine, theirs = service.new_key("mine"), service.new_key("theirs")

@@ -3,16 +3,15 @@
 SQLite has one writer at a time, and whoever waits for it looks again every tenth of a second.
 """
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
-from typing import Any
 
 import pytest
 
 from api.routes.marks import MOST_AT_ONCE
 from tests.api.live.many_samples import imported_job, scores_of_many_samples
+from tests.api.live.running import StartService
 
 CLIENTS = 2  # of the key that marks: while one reads its answer, the other one is at work
 SUBMISSIONS = 100
@@ -23,7 +22,7 @@ JOB = {"dataset": {"root": "photos", "path": "train"}}
 
 @pytest.mark.slow
 def test_another_key_submits_jobs_between_the_parts_of_many_marks(
-    start_service: Callable[..., Any], sqlite_url: str, tmp_path: Path
+    start_service: StartService, sqlite_url: str, tmp_path: Path
 ) -> None:
     service = start_service(sqlite_url, max_queued_jobs=2 * SUBMISSIONS)
     attacker, other = service.new_key("attacker"), service.new_key("other")

@@ -16,6 +16,7 @@ from PIL import Image
 
 from difficulty_service.client import Client, JobCreate, JobDataset
 from difficulty_service.client.mcp_server import create_server
+from tests.api.live.running import Service
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +28,7 @@ TOOLS = {
 
 
 @pytest.fixture(scope="module")
-def job(shared_service: Any) -> str:  # noqa: ANN401
+def job(shared_service: Service) -> str:
     """Id of a finished job."""
     dataset = JobDataset(root="photos", path="train")
     with Client(shared_service.url) as client:
@@ -36,7 +37,7 @@ def job(shared_service: Any) -> str:  # noqa: ANN401
 
 
 @pytest.fixture
-def ask(shared_service: Any) -> Callable[..., Any]:  # noqa: ANN401
+def ask(shared_service: Service) -> Callable[..., Any]:
     """Calls one tool after the other; gives the answer of each."""
 
     async def asked(*calls: tuple[str, Result]) -> list[Any]:
@@ -129,8 +130,7 @@ def test_an_error_is_one_line_about_the_call(
 
 
 def test_the_command_offers_the_tools_over_standard_input_and_output(
-    shared_service: Any,  # noqa: ANN401
-    job: str,
+    shared_service: Service, job: str
 ) -> None:
     words = ["-m", "difficulty_service", "mcp", "--url", shared_service.url]
     command = StdioServerParameters(command=sys.executable, args=words, env=dict(os.environ))

@@ -6,16 +6,16 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 
 from tests.api.live.raw_connections import HEAD, POST, answer_of
+from tests.api.live.running import Service, StartService
 from tests.ports import unused_port
 from tests.small_network import SMALL
 
@@ -64,7 +64,7 @@ def can_connect(port: int) -> bool:
 
 
 @pytest.fixture(scope="module")
-def behind(start_for_all: Callable[..., Any], photos: Path) -> Any:  # noqa: ANN401
+def behind(start_for_all: StartService, photos: Path) -> Service:
     """A service that trusts a proxy on this machine."""
     folder = photos.parent / "behind"
     folder.mkdir()
@@ -73,7 +73,7 @@ def behind(start_for_all: Callable[..., Any], photos: Path) -> Any:  # noqa: ANN
 
 
 @pytest.fixture(scope="module")
-def proxy(behind: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:  # noqa: ANN401
+def proxy(behind: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
     """A client of nginx before that service."""
     with running_nginx(tmp_path_factory.mktemp("nginx"), urlsplit(behind.url).netloc) as client:
         yield client
@@ -183,8 +183,7 @@ def test_an_address_with_many_requests_at_once_is_refused_and_others_are_not(
 
 
 def test_requests_that_are_sent_ahead_reach_the_service_one_by_one(
-    proxy: httpx2.Client,
-    behind: Any,  # noqa: ANN401
+    proxy: httpx2.Client, behind: Service
 ) -> None:
     before = behind.peak_memories()
     with connected(proxy, 6) as connection:

@@ -8,6 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.api.live.running import Service, Tenants
+
 PAGE = {"Accept": "text/html"}
 PATIENCE = 30.0  # seconds
 HOSTILE = (
@@ -20,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 
 @contextmanager
-def signed_in(service: Any, secret: str) -> Iterator[httpx2.Client]:  # noqa: ANN401
+def signed_in(service: Service, secret: str) -> Iterator[httpx2.Client]:
     """A browser that is signed in: it has a cookie and no key in a header."""
     with httpx2.Client(base_url=service.url, headers=PAGE, timeout=PATIENCE) as client:
         answer = client.post("/sign-in", data={"key": secret, "next": "/"})
@@ -28,7 +30,7 @@ def signed_in(service: Any, secret: str) -> Iterator[httpx2.Client]:  # noqa: AN
         yield client
 
 
-def changes(tenants: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401
+def changes(tenants: Tenants) -> dict[str, dict[str, Any]]:
     """Every address of the pages and of the marks that changes something, with a valid body."""
     job = tenants.their_job
     mark = {"row": 0, "decision": {"mark": "drop"}}
@@ -53,8 +55,7 @@ def marks_of(client: httpx2.Client, job: str) -> list[dict[str, Any]]:
 
 
 def test_the_cookie_is_for_this_site_and_session_and_for_no_script(
-    service: Any,  # noqa: ANN401
-    tenants: Any,  # noqa: ANN401
+    service: Service, tenants: Tenants
 ) -> None:
     with httpx2.Client(base_url=service.url) as client:
         cookie = client.post("/sign-in", data={"key": tenants.mine}).headers["set-cookie"].lower()
@@ -67,7 +68,7 @@ def test_the_cookie_is_for_this_site_and_session_and_for_no_script(
     assert "max-age=0" in out
 
 
-def test_a_forged_cookie_is_no_sign_in(service: Any, tenants: Any) -> None:  # noqa: ANN401
+def test_a_forged_cookie_is_no_sign_in(service: Service, tenants: Tenants) -> None:
     key = tenants.mine
     forged = (
         *(key[:-1], key + "x", key.swapcase(), f'"{key[:-2]}"', "", "x" * 5000, "' OR 1=1 --"),
@@ -82,7 +83,7 @@ def test_a_forged_cookie_is_no_sign_in(service: Any, tenants: Any) -> None:  # n
     assert set(statuses) == {303}
 
 
-def test_a_revoked_key_ends_a_sign_in_at_once(service: Any, tenants: Any) -> None:  # noqa: ANN401
+def test_a_revoked_key_ends_a_sign_in_at_once(service: Service, tenants: Tenants) -> None:
     job = tenants.their_job
     with signed_in(service, tenants.theirs) as browser:
         before = browser.get(f"/jobs/{job}")
@@ -118,9 +119,7 @@ def test_a_revoked_key_ends_a_sign_in_at_once(service: Any, tenants: Any) -> Non
     ],
 )
 def test_no_page_of_another_site_changes_anything_for_who_is_signed_in(
-    service: Any,  # noqa: ANN401
-    tenants: Any,  # noqa: ANN401
-    origin: dict[str, str],
+    service: Service, tenants: Tenants, origin: dict[str, str]
 ) -> None:
     headers = {name: value.format(own=service.url) for name, value in origin.items()}
     with signed_in(service, tenants.theirs) as browser:
@@ -141,7 +140,7 @@ def test_no_page_of_another_site_changes_anything_for_who_is_signed_in(
     assert (marks, state) == ([], "succeeded")
 
 
-def test_no_request_to_read_changes_anything(service: Any, tenants: Any) -> None:  # noqa: ANN401
+def test_no_request_to_read_changes_anything(service: Service, tenants: Tenants) -> None:
     with signed_in(service, tenants.theirs) as browser:
         statuses = {
             address: browser.request(method, address, params=body.get("data")).status_code
@@ -158,8 +157,7 @@ def test_no_request_to_read_changes_anything(service: Any, tenants: Any) -> None
 
 
 def test_no_answer_may_be_framed_sniffed_or_read_by_another_site(
-    service: Any,  # noqa: ANN401
-    tenants: Any,  # noqa: ANN401
+    service: Service, tenants: Tenants
 ) -> None:
     job = tenants.their_job
     addresses = (
@@ -181,7 +179,7 @@ def test_no_answer_may_be_framed_sniffed_or_read_by_another_site(
         assert not [name for name in answer.headers if name.startswith("access-control-")]
 
 
-def test_no_key_reads_or_changes_marks_of_another(service: Any, tenants: Any) -> None:  # noqa: ANN401
+def test_no_key_reads_or_changes_marks_of_another(service: Service, tenants: Tenants) -> None:
     job = tenants.their_job
     everybody = service.new_key("reader", "read-all")
     with signed_in(service, tenants.theirs) as owner:
@@ -216,10 +214,7 @@ def test_no_key_reads_or_changes_marks_of_another(service: Any, tenants: Any) ->
     assert after == before
 
 
-def test_hostile_text_comes_back_escaped_or_is_refused(
-    service: Any,  # noqa: ANN401
-    tenants: Any,  # noqa: ANN401
-) -> None:
+def test_hostile_text_comes_back_escaped_or_is_refused(service: Service, tenants: Tenants) -> None:
     job = tenants.their_job
     with signed_in(service, tenants.theirs) as browser:
         for text in HOSTILE:

@@ -1,15 +1,14 @@
 """Who a request comes from: only proxies that the operator names may say so."""
 
-from collections.abc import Callable
-from typing import Any
-
 import httpx2
 import pytest
+
+from tests.api.live.running import Service, StartService
 
 RATE = {"rate_limit": "5/minute"}
 
 
-def statuses(service: Any) -> list[int]:  # noqa: ANN401
+def statuses(service: Service) -> list[int]:
     """Ten requests that claim ten different origins."""
     with service.client() as client:
         return [
@@ -20,14 +19,14 @@ def statuses(service: Any) -> list[int]:  # noqa: ANN401
 
 @pytest.mark.slow
 def test_an_address_that_a_client_claims_does_not_evade_the_rate_limit(
-    start_service: Callable[..., Any], sqlite_url: str
+    start_service: StartService, sqlite_url: str
 ) -> None:
     assert statuses(start_service(sqlite_url, **RATE)) == [200] * 5 + [429] * 5
 
 
 @pytest.mark.slow
 def test_an_address_that_a_trusted_proxy_names_is_the_clients(
-    start_service: Callable[..., Any], sqlite_url: str
+    start_service: StartService, sqlite_url: str
 ) -> None:
     service = start_service(sqlite_url, **RATE, trusted_proxies='["127.0.0.0/8", "::1"]')
 
@@ -35,7 +34,7 @@ def test_an_address_that_a_trusted_proxy_names_is_the_clients(
 
 
 @pytest.mark.slow
-def test_without_keys_a_page_of_another_site_reaches_nothing(shared_service: Any) -> None:  # noqa: ANN401
+def test_without_keys_a_page_of_another_site_reaches_nothing(shared_service: Service) -> None:
     foreign = {"Host": "rebound.example"}
 
     answers = [

@@ -17,22 +17,21 @@ from sqlalchemy import Engine
 
 from api.storage.database import connect, now
 from api.storage.keys import change_key, list_keys, revoke_key, rotate_key
+from tests.api.live.running import Service, StartService
 
 PER_KEY = 20
 PATIENCE = 30.0  # seconds; more than the check of a key takes
 
 
 @pytest.fixture(scope="module")
-def idle_service(
-    start_for_all: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
-) -> Any:  # noqa: ANN401
+def idle_service(start_for_all: StartService, tmp_path_factory: pytest.TempPathFactory) -> Service:
     """A service with keys whose worker looked for jobs once, so that they stay queued."""
     database = tmp_path_factory.mktemp("idle") / "difficulty.sqlite"
     return start_for_all(f"sqlite:///{database}", poll=3600)
 
 
 @pytest.fixture
-def mine(idle_service: Any, engine: Engine, request: pytest.FixtureRequest) -> tuple[str, str]:  # noqa: ANN401
+def mine(idle_service: Service, engine: Engine, request: pytest.FixtureRequest) -> tuple[str, str]:
     """Id and secret of a key that no other test has."""
     secret = idle_service.new_key(request.node.name)
     (key,) = (key.id for key in list_keys(engine) if key.name == request.node.name)
@@ -40,7 +39,7 @@ def mine(idle_service: Any, engine: Engine, request: pytest.FixtureRequest) -> t
 
 
 @pytest.fixture
-def engine(idle_service: Any) -> Iterator[Engine]:  # noqa: ANN401
+def engine(idle_service: Service) -> Iterator[Engine]:
     """The database of the service."""
     engine = connect(idle_service.environment["DIFFICULTY_DATABASE_URL"])
     yield engine
@@ -82,7 +81,7 @@ def restrict(engine: Engine, key: str) -> None:
     ],
 )
 def test_events_end_with_a_problem_when_their_key_is_no_longer_valid(
-    idle_service: Any,  # noqa: ANN401
+    idle_service: Service,
     engine: Engine,
     mine: tuple[str, str],
     act: Callable[[Engine, str], None],
@@ -108,7 +107,7 @@ def test_events_end_with_a_problem_when_their_key_is_no_longer_valid(
 
 @pytest.mark.slow
 def test_events_of_a_caller_without_a_key_end_with_the_first_key(
-    start_service: Callable[..., Any], sqlite_url: str
+    start_service: StartService, sqlite_url: str
 ) -> None:
     service = start_service(sqlite_url, poll=3600)
     with service.client() as client, client.stream("GET", new_job(client)) as events:
@@ -122,10 +121,7 @@ def test_events_of_a_caller_without_a_key_end_with_the_first_key(
 @pytest.mark.slow
 @pytest.mark.parametrize("act", [revoke, end])
 def test_an_upload_ends_when_its_key_is_no_longer_valid_and_keeps_what_arrived(
-    idle_service: Any,  # noqa: ANN401
-    engine: Engine,
-    mine: tuple[str, str],
-    act: Callable[[Engine, str], None],
+    idle_service: Service, engine: Engine, mine: tuple[str, str], act: Callable[[Engine, str], None]
 ) -> None:
     key, secret = mine
     with idle_service.client(secret) as client:
@@ -164,8 +160,7 @@ def send_until_answered(connection: socket.socket, after_first: Callable[[], Non
 
 @pytest.mark.slow
 def test_streams_that_are_asked_for_at_once_are_counted_one_by_one(
-    idle_service: Any,  # noqa: ANN401
-    mine: tuple[str, str],
+    idle_service: Service, mine: tuple[str, str]
 ) -> None:
     with idle_service.client(mine[1]) as client:
         address = new_job(client)

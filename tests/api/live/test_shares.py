@@ -7,11 +7,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
 
+from tests.api.live.running import Service, StartService
 from tests.factories import png_of, write_image_folder
 
 MANY = 45
@@ -24,7 +24,7 @@ OK, TOO_MANY = 200, 429
 class Attack:
     """A service with a key that attacks, a key that does not, and a job of each."""
 
-    service: Any  # the service
+    service: Service  # the service
     key: str  # secret of the key that attacks
     job: str  # id of its job, whose dataset has the image `a/huge.png`
     other_key: str  # secret of the other key
@@ -58,7 +58,7 @@ def huge_photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def attack(start_for_all: Callable[..., Any], huge_photos: Path) -> Attack:
+def attack(start_for_all: StartService, huge_photos: Path) -> Attack:
     sqlite_url = f"sqlite:///{huge_photos / 'difficulty.sqlite'}"
     # Not forked: the memory of the server's children is counted.
     roots = f'{{"huge": "{huge_photos}"}}'

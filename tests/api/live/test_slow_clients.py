@@ -5,12 +5,12 @@ import json
 import socket
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 from api.http.connections import RESERVED
 from tests.api.live.raw_connections import HEAD, POST, answer_of, is_well
+from tests.api.live.running import Service
 
 BODY = POST + b"Content-Length: 1000000\r\n\r\n"
 PATIENCE = 20.0  # seconds; more than any limit
@@ -74,7 +74,7 @@ def test_a_body_that_trickles_is_given_up_with_the_rate_that_is_asked(
 
 @pytest.mark.slow
 def test_an_upload_that_keeps_up_the_rate_may_take_longer_than_every_limit(
-    guarded: Any,  # noqa: ANN401
+    guarded: Service,
 ) -> None:
     content = b"x" * 40_000
 
@@ -91,9 +91,7 @@ def test_an_upload_that_keeps_up_the_rate_may_take_longer_than_every_limit(
 
 
 @pytest.mark.slow
-def test_a_client_that_takes_no_answer_is_given_up(
-    connect: Callable[..., socket.socket],
-) -> None:
+def test_a_client_that_takes_no_answer_is_given_up(connect: Callable[..., socket.socket]) -> None:
     connection = connect()
     connection.settimeout(1)
     request = b"GET /static/vendor/htmx.min.js HTTP/1.1\r\n" + HEAD + b"\r\n"
@@ -116,8 +114,7 @@ def open_busy(connect: Callable[..., socket.socket], number: int, source: int) -
 
 @pytest.mark.slow
 def test_silent_connections_make_room_for_new_ones(
-    guarded: Any,  # noqa: ANN401
-    connect: Callable[..., socket.socket],
+    guarded: Service, connect: Callable[..., socket.socket]
 ) -> None:
     silent = [connect(source) for source in range(2, 12) for _ in range(10)]
 
@@ -141,9 +138,7 @@ def is_closed(connection: socket.socket) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("sources", [[1], [2, 3]], ids=["of its own address", "in all"])
 def test_health_is_told_where_all_connections_are_busy_and_the_rest_is_refused(
-    guarded: Any,  # noqa: ANN401
-    connect: Callable[..., socket.socket],
-    sources: list[int],
+    guarded: Service, connect: Callable[..., socket.socket], sources: list[int]
 ) -> None:
     for source in sources:
         open_busy(connect, 12, source)
@@ -158,8 +153,7 @@ def test_health_is_told_where_all_connections_are_busy_and_the_rest_is_refused(
 
 @pytest.mark.slow
 def test_an_address_with_many_connections_leaves_room_for_others(
-    guarded: Any,  # noqa: ANN401
-    connect: Callable[..., socket.socket],
+    guarded: Service, connect: Callable[..., socket.socket]
 ) -> None:
     open_busy(connect, 30, source=2)
 

@@ -4,15 +4,14 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests.api.live.many_samples import imported_job, scores_of_many_samples
 from tests.api.live.raw_connections import answer_of
+from tests.api.live.running import Service, StartService
 
 SAMPLES = 400_000
 HEAD_END = b"\r\n\r\n"
@@ -20,7 +19,7 @@ HEAD_END = b"\r\n\r\n"
 
 @pytest.mark.slow
 def test_a_download_in_progress_is_cut_when_the_server_stops_without_a_traceback(
-    start_service: Callable[..., Any], sqlite_url: str, tmp_path: Path
+    start_service: StartService, sqlite_url: str, tmp_path: Path
 ) -> None:
     service = start_service(sqlite_url)
     key = service.new_key("slow")
@@ -41,7 +40,7 @@ def test_a_download_in_progress_is_cut_when_the_server_stops_without_a_traceback
     assert "Traceback" not in log.read_text()
 
 
-def beginning(service: Any, secret: str, address: str) -> socket.socket:  # noqa: ANN401
+def beginning(service: Service, secret: str, address: str) -> socket.socket:
     """A connection with the beginning of an answer, of which its client has read nothing."""
     parts = urlsplit(service.url)
     connection = socket.create_connection((str(parts.hostname), parts.port or 80))

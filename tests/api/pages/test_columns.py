@@ -235,9 +235,7 @@ def test_a_text_contains_another_whatever_its_case(client: TestClient) -> None:
     assert rows_of(client, ("has.note", "27 XXX")) == [27]
 
 
-def test_images_are_in_the_order_of_a_column_those_without_a_value_last(
-    client: TestClient,
-) -> None:
+def test_images_are_in_the_order_of_a_column_those_without_a_value_last(client: TestClient) -> None:
     known = [row for row in range(SAMPLES) if WEIGHTS[row] is not None]
 
     assert rows_of(client, sort="desc.weight") == [*reversed(known), 4]

@@ -5,18 +5,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fastapi.testclient import TestClient
 
 from api.jobs.store import Job
 from tests.factories import write_tagged_images
-from tests.service import client_of, run_next_job
+from tests.service import ServiceClient, client_of, run_next_job
 from tests.small_network import SMALL
 
 pytestmark = pytest.mark.analysis("tags")
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceClient]:
     folder: Path = tmp_path_factory.mktemp("service")
     (folder / "pictures").mkdir()
     write_tagged_images(folder / "pictures" / "tagged.parquet")
@@ -26,7 +25,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 
 @pytest.fixture(scope="module")
-def job(client: TestClient) -> Job:
+def job(client: ServiceClient) -> Job:
     dataset = {"root": "pictures", "path": "tagged.parquet"}
     client.post("/v1/jobs", json={"dataset": dataset, "tags": "tags"}).raise_for_status()
     return run_next_job(client)
@@ -34,7 +33,7 @@ def job(client: TestClient) -> Job:
 
 @pytest.mark.slow
 def test_each_tag_has_its_numbers_and_leads_to_what_is_probably_wrong(
-    client: TestClient, job: Job
+    client: ServiceClient, job: Job
 ) -> None:
     tags = client.get(f"/v1/jobs/{job.id}/tags").raise_for_status().json()["tags"]
     page = client.get(f"/jobs/{job.id}").raise_for_status().text
@@ -53,7 +52,7 @@ def test_each_tag_has_its_numbers_and_leads_to_what_is_probably_wrong(
         assert f"<b>{number}</b> of" in listed
 
 
-def test_a_job_of_tags_keeps_no_features_to_compare(client: TestClient, job: Job) -> None:
+def test_a_job_of_tags_keeps_no_features_to_compare(client: ServiceClient, job: Job) -> None:
     answer = client.post(f"/v1/jobs/{job.id}/comparisons", json={"kind": "select", "count": 1})
 
     assert answer.status_code == 409

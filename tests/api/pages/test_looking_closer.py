@@ -1,12 +1,11 @@
 """What the pages of a job show by the features of its images: similar images and the map."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from api.jobs.files import columns_folder, delete_job_files, vectors_file
@@ -19,7 +18,7 @@ from api.storage.artifacts import Artifacts
 from difficulty_service.datasets.storage import StoredPath
 from difficulty_service.reports.similar import most_similar
 from tests.factories import unpack_map, write_image_folder
-from tests.service import client_of, run_next_job, services_in
+from tests.service import ServiceClient, client_of, finished_job
 from tests.small_network import SMALL
 
 CLASSES = ("bird", "cat", "dog")
@@ -28,7 +27,7 @@ EVERYTHING = "-9_-9_70000_-9_70000_70000_-9_70000"
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceClient]:
     """A service with noise of a brightness per class; dog/9.png is a copy of cat/0.png."""
     folder = tmp_path_factory.mktemp("service")
     photos = write_image_folder(folder / "photos", CLASSES, EACH, size=(16, 16))
@@ -39,46 +38,34 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 
 @pytest.fixture(scope="module")
-def run_job(client: TestClient) -> Callable[[], Job]:
-    """Makes a job and runs it as a worker does."""
-
-    def run() -> Job:
-        body = {"dataset": {"root": "photos"}, "shrinkage": "ledoit-wolf"}
-        client.post("/v1/jobs", json=body).raise_for_status()
-        return run_next_job(client)
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def job(run_job: Callable[[], Job]) -> Job:
+def job(client: ServiceClient) -> Job:
     """A job that no test changes."""
-    return run_job()
+    return finished_job(client)
 
 
 @pytest.fixture
-def own_job(run_job: Callable[[], Job]) -> Job:
+def own_job(client: ServiceClient) -> Job:
     """A job that a test may change."""
-    return run_job()
+    return finished_job(client)
 
 
-def state_of(client: TestClient) -> tuple[Settings, Artifacts]:
-    services = services_in(client)
+def state_of(client: ServiceClient) -> tuple[Settings, Artifacts]:
+    services = client.services
     return services.settings, services.artifacts
 
 
-def remove(client: TestClient, job: Job, name: str) -> None:
+def remove(client: ServiceClient, job: Job, name: str) -> None:
     _, artifacts = state_of(client)
     (Path(artifacts.root.path) / f"jobs/{job.id}/a1/{name}").unlink()
 
 
-def rows_of(client: TestClient, address: str) -> list[int]:
+def rows_of(client: ServiceClient, address: str) -> list[int]:
     page = client.get(address).raise_for_status().text
     return [int(row) for row in re.findall(r'id="image-(\d+)"', page)]
 
 
 def test_the_page_of_an_image_has_the_twelve_most_similar_ones(
-    client: TestClient, job: Job
+    client: ServiceClient, job: Job
 ) -> None:
     page = client.get(f"/jobs/{job.id}/images/3").text
 
@@ -92,7 +79,7 @@ def test_the_page_of_an_image_has_the_twelve_most_similar_ones(
 
 
 def test_images_like_one_are_a_list_with_the_filters_orders_and_marks_of_any_other(
-    client: TestClient, job: Job, monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conditions, "MOST_ALIKE", 15)
     settings, artifacts = state_of(client)
@@ -118,7 +105,7 @@ def test_images_like_one_are_a_list_with_the_filters_orders_and_marks_of_any_oth
 
 
 def test_images_are_not_found_by_words_where_the_network_knows_none(
-    client: TestClient, job: Job
+    client: ServiceClient, job: Job
 ) -> None:
     page = client.get(f"/jobs/{job.id}/images").text
     searched = client.get(f"/jobs/{job.id}/images?text=snow").text
@@ -131,7 +118,7 @@ def test_images_are_not_found_by_words_where_the_network_knows_none(
 
 
 def test_many_images_are_searched_after_the_page_is_shown(
-    client: TestClient, job: Job, monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = f"/jobs/{job.id}/images/3"
     whole = client.get(address).text
@@ -149,7 +136,7 @@ def test_many_images_are_searched_after_the_page_is_shown(
     assert "<html" in without_script
 
 
-def test_a_copy_of_the_image_is_shown_as_one(client: TestClient, job: Job) -> None:
+def test_a_copy_of_the_image_is_shown_as_one(client: ServiceClient, job: Job) -> None:
     page = client.get(f"/jobs/{job.id}/images/10").text
 
     strip = page.partition('id="similar"')[2].partition("</ul>")[0]
@@ -159,7 +146,7 @@ def test_a_copy_of_the_image_is_shown_as_one(client: TestClient, job: Job) -> No
     assert '<span class="copy">copy of this</span>' in first
 
 
-def test_copies_with_different_labels_get_one_of_them(client: TestClient, own_job: Job) -> None:
+def test_copies_with_different_labels_get_one_of_them(client: ServiceClient, own_job: Job) -> None:
     address = f"/jobs/{own_job.id}/copies"
     before = client.get(address).text
 
@@ -183,7 +170,7 @@ def test_copies_with_different_labels_get_one_of_them(client: TestClient, own_jo
 
 
 def test_one_of_the_copies_is_kept_and_the_others_are_dropped(
-    client: TestClient, own_job: Job
+    client: ServiceClient, own_job: Job
 ) -> None:
     address = f"/jobs/{own_job.id}/copies"
 
@@ -200,26 +187,24 @@ def test_one_of_the_copies_is_kept_and_the_others_are_dropped(
 
 
 @pytest.fixture
-def conflicts(client: TestClient) -> Job:
+def conflicts(client: ServiceClient) -> Job:
     """A job about three pairs of copies that are a cat and a dog each, of many images."""
-    photos = Path(services_in(client).settings.roots["photos"]).parent / "conflicts"
+    photos = Path(client.settings.roots["photos"]).parent / "conflicts"
     if not photos.exists():
         write_image_folder(photos, CLASSES, EACH, size=(16, 16))
         for number in (0, 1, 2):
             copy = photos / "dog" / f"{number}.png"
             copy.write_bytes((photos / "cat" / f"{number}.png").read_bytes())
-    body = {"dataset": {"root": "conflicts"}, "shrinkage": "ledoit-wolf"}
-    client.post("/v1/jobs", json=body).raise_for_status()
-    return run_next_job(client)
+    return finished_job(client, dataset={"root": "conflicts"})
 
 
-def decided(client: TestClient, job: Job) -> dict[int, str]:
+def decided(client: ServiceClient, job: Job) -> dict[int, str]:
     marks = client.get(f"/v1/jobs/{job.id}/marks").json()["marks"]
     return {each["row"]: each["label"] or each["mark"] for each in marks}
 
 
 def test_a_decision_is_applied_to_all_pairs_of_the_same_classes_and_undone_at_once(
-    client: TestClient, conflicts: Job
+    client: ServiceClient, conflicts: Job
 ) -> None:
     address = f"/jobs/{conflicts.id}/copies"
     before = client.get(address).text
@@ -237,7 +222,7 @@ def test_a_decision_is_applied_to_all_pairs_of_the_same_classes_and_undone_at_on
 
 
 def test_a_group_that_is_decided_folds_and_is_not_decided_again_with_others(
-    client: TestClient, conflicts: Job
+    client: ServiceClient, conflicts: Job
 ) -> None:
     address = f"/jobs/{conflicts.id}/copies"
     client.post(address, data={"row": "11", "one": "dog"})
@@ -254,7 +239,7 @@ def test_a_group_that_is_decided_folds_and_is_not_decided_again_with_others(
 
 
 def test_more_copies_than_can_be_marked_at_once_are_refused(
-    client: TestClient, own_job: Job, monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, own_job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(marks, "MOST_AT_ONCE", 1)
 
@@ -265,7 +250,7 @@ def test_more_copies_than_can_be_marked_at_once_are_refused(
     assert client.get(f"/v1/jobs/{own_job.id}/marks").json()["marks"] == []
 
 
-def test_a_job_without_vectors_says_what_makes_them(client: TestClient, own_job: Job) -> None:
+def test_a_job_without_vectors_says_what_makes_them(client: ServiceClient, own_job: Job) -> None:
     remove(client, own_job, "vectors.npy")
 
     page = client.get(f"/jobs/{own_job.id}/images/3").raise_for_status().text
@@ -275,12 +260,12 @@ def test_a_job_without_vectors_says_what_makes_them(client: TestClient, own_job:
 
 
 def test_vectors_in_remote_storage_are_copied_and_deleted_with_the_job(
-    client: TestClient, own_job: Job
+    client: ServiceClient, own_job: Job
 ) -> None:
     settings, local = state_of(client)
     elsewhere = SubTreeFileSystem("/", LocalFileSystem())
     remote = Artifacts(StoredPath(elsewhere, local.root.path.lstrip("/")))
-    finished = get_job(services_in(client).engine, None, own_job.id)
+    finished = get_job(client.engine, None, own_job.id)
     assert finished is not None
 
     found = SimilarImages(settings, remote).get(finished, 3)
@@ -294,7 +279,7 @@ def test_vectors_in_remote_storage_are_copied_and_deleted_with_the_job(
 
 
 def test_the_points_of_the_map_are_columns_that_a_browser_keeps(
-    client: TestClient, job: Job
+    client: ServiceClient, job: Job
 ) -> None:
     answer = client.get(f"/jobs/{job.id}/map/points").raise_for_status()
     again = client.get(
@@ -314,7 +299,9 @@ def test_the_points_of_the_map_are_columns_that_a_browser_keeps(
     assert len(client.get(f"/jobs/{job.id}/map").content) < 9500
 
 
-def test_a_job_without_a_map_has_no_points_and_says_why(client: TestClient, own_job: Job) -> None:
+def test_a_job_without_a_map_has_no_points_and_says_why(
+    client: ServiceClient, own_job: Job
+) -> None:
     remove(client, own_job, "map.parquet")
 
     assert client.get(f"/jobs/{own_job.id}/map/points").status_code == 404
@@ -324,7 +311,7 @@ def test_a_job_without_a_map_has_no_points_and_says_why(client: TestClient, own_
 
 
 def test_an_area_of_the_map_filters_the_images_and_can_be_marked(
-    client: TestClient, own_job: Job
+    client: ServiceClient, own_job: Job
 ) -> None:
     points = unpack_map(client.get(f"/jobs/{own_job.id}/map/points").content)
     address = f"/jobs/{own_job.id}/images"
@@ -348,7 +335,7 @@ def test_an_area_of_the_map_filters_the_images_and_can_be_marked(
     assert re.search(r'id="next"[^>]*images/11\?[^"]*area=', following)
 
 
-def test_a_malformed_area_is_explained(client: TestClient, job: Job) -> None:
+def test_a_malformed_area_is_explained(client: ServiceClient, job: Job) -> None:
     page = client.get(f"/jobs/{job.id}/images?area=1_2_3").raise_for_status().text
 
     assert "is no area of the map" in page

@@ -9,13 +9,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from fastapi.testclient import TestClient
 
 from api.jobs.store import Job, get_job
 from api.pages import map_page
 from api.results import tsne_maps
 from tests.factories import unpack_map, write_image_folder
-from tests.service import client_of, run_next_job, services_in
+from tests.service import ServiceClient, client_of, finished_job
 from tests.small_network import SMALL
 
 CLASSES = ("bird", "cat", "dog")
@@ -23,7 +22,7 @@ EVERYTHING = "-9_-9_70000_-9_70000_70000_-9_70000"
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceClient]:
     """A service with noise of a brightness per class."""
     folder = tmp_path_factory.mktemp("service")
     photos = write_image_folder(folder / "photos", CLASSES, 10, size=(16, 16))
@@ -33,14 +32,12 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def job(client: TestClient) -> Job:
+def job(client: ServiceClient) -> Job:
     """A job whose map nobody has looked at."""
-    body = {"dataset": {"root": "photos"}, "shrinkage": "ledoit-wolf"}
-    client.post("/v1/jobs", json=body).raise_for_status()
-    return run_next_job(client)
+    return finished_job(client)
 
 
-def ask(client: TestClient, job: Job) -> tuple[list[float], object, bytes]:
+def ask(client: ServiceClient, job: Job) -> tuple[list[float], object, bytes]:
     """The shares until the map is made, why it is not, and its points."""
     shares = []
     while True:
@@ -55,9 +52,9 @@ def ask(client: TestClient, job: Job) -> tuple[list[float], object, bytes]:
 
 
 @pytest.mark.slow
-def test_a_tsne_is_made_when_it_is_asked_for_and_kept(client: TestClient, job: Job) -> None:
+def test_a_tsne_is_made_when_it_is_asked_for_and_kept(client: ServiceClient, job: Job) -> None:
     pytest.importorskip("openTSNE", reason="the extra `map` is not installed")
-    artifacts = services_in(client).artifacts
+    artifacts = client.services.artifacts
     key = f"jobs/{job.id}/a1/tsne/map.parquet"
     before, page = artifacts.size(key), client.get(f"/jobs/{job.id}/map").text
 
@@ -77,10 +74,10 @@ def test_a_tsne_is_made_when_it_is_asked_for_and_kept(client: TestClient, job: J
 
 @pytest.mark.slow
 def test_a_tsne_of_a_job_that_was_deleted_meanwhile_is_not_kept(
-    client: TestClient, job: Job, monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("openTSNE", reason="the extra `map` is not installed")
-    artifacts = services_in(client).artifacts
+    artifacts = client.services.artifacts
     write = tsne_maps.write_parquet
 
     def write_late(path: Path, points: pa.Table) -> None:
@@ -89,7 +86,7 @@ def test_a_tsne_of_a_job_that_was_deleted_meanwhile_is_not_kept(
 
     monkeypatch.setattr(tsne_maps, "write_parquet", write_late)
 
-    services = services_in(client)
+    services = client.services
     finished = get_job(services.engine, None, job.id)
 
     why_not = services.tsne_maps._write(finished)
@@ -100,7 +97,7 @@ def test_a_tsne_of_a_job_that_was_deleted_meanwhile_is_not_kept(
 
 @pytest.mark.slow
 def test_an_area_of_the_tsne_selects_other_images_than_one_of_the_plane(
-    client: TestClient, job: Job
+    client: ServiceClient, job: Job
 ) -> None:
     pytest.importorskip("openTSNE", reason="the extra `map` is not installed")
     address = f"/jobs/{job.id}/images"
@@ -118,7 +115,7 @@ def test_an_area_of_the_tsne_selects_other_images_than_one_of_the_plane(
 
 
 def test_a_process_that_dies_is_told_and_not_started_again(
-    client: TestClient, job: Job, monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(map_page, "has_tsne", lambda: True)
     monkeypatch.setattr(tsne_maps, "serve", os.kill)  # which refuses these arguments
@@ -131,7 +128,7 @@ def test_a_process_that_dies_is_told_and_not_started_again(
 
 
 def test_without_the_package_the_page_names_the_extra(
-    client: TestClient, job: Job, monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(map_page, "has_tsne", lambda: False)
 
@@ -142,6 +139,6 @@ def test_without_the_package_the_page_names_the_extra(
     assert client.get(f"/jobs/{job.id}/map/tsne").status_code == 404
 
 
-def test_the_id_of_a_point_is_asked_for(client: TestClient, job: Job) -> None:
+def test_the_id_of_a_point_is_asked_for(client: ServiceClient, job: Job) -> None:
     assert client.get(f"/jobs/{job.id}/map/ids/12").json() == "cat/2.png"
     assert client.get(f"/jobs/{job.id}/map/ids/30").status_code == 404

@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fastapi.testclient import TestClient
 
 from api.jobs import estimate
 from api.pages.new_job import NewJob
 from difficulty_service.settings.options import DatasetScoring
-from tests.service import client_of
+from tests.service import ServiceClient, client_of
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
+def client(tmp_path: Path) -> Iterator[ServiceClient]:
     (tmp_path / "photos" / "cat").mkdir(parents=True)
     roots = {"photos": str(tmp_path / "photos")}
     with client_of(tmp_path / "data", follow_redirects=False, roots=roots) as client:
@@ -23,7 +22,7 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 
 
 def test_a_form_that_was_sent_before_with_other_entries_is_explained_and_can_be_sent_again(
-    client: TestClient,
+    client: ServiceClient,
 ) -> None:
     form = {"source": "root", "root": "photos", "token": "of the page"}
     first = client.post("/", data=form)
@@ -38,7 +37,7 @@ def test_a_form_that_was_sent_before_with_other_entries_is_explained_and_can_be_
     assert 'value="of the page"' not in other.text
 
 
-def test_mirror_images_are_asked_for_by_a_box_that_stays_checked(client: TestClient) -> None:
+def test_mirror_images_are_asked_for_by_a_box_that_stays_checked(client: ServiceClient) -> None:
     form = {"source": "root", "root": "photos", "flip": "1"}
 
     refused = client.post("/", data=form | {"limit": "many"})
@@ -50,7 +49,7 @@ def test_mirror_images_are_asked_for_by_a_box_that_stays_checked(client: TestCli
     assert (first["request"]["flip"], newest["request"]["flip"]) == (True, False)
 
 
-def test_every_option_that_is_entered_is_in_the_request(client: TestClient) -> None:
+def test_every_option_that_is_entered_is_in_the_request(client: ServiceClient) -> None:
     entered = {
         "source": "root",
         "root": "photos",
@@ -95,7 +94,7 @@ def test_near_copies_are_found_at_the_usual_cosine_unless_another_one_is_entered
 
 
 @pytest.mark.parametrize("name", ["two\nlines", "n" * 201])
-def test_a_name_that_is_no_line_is_explained(client: TestClient, name: str) -> None:
+def test_a_name_that_is_no_line_is_explained(client: ServiceClient, name: str) -> None:
     answer = client.post("/", data={"source": "root", "root": "photos", "name": name})
 
     assert answer.status_code == 422
@@ -113,7 +112,7 @@ def test_a_name_that_is_no_line_is_explained(client: TestClient, name: str) -> N
     ],
 )
 def test_an_entry_that_is_wrong_is_explained_and_marked(
-    client: TestClient, entry: dict[str, str], said: str | None
+    client: ServiceClient, entry: dict[str, str], said: str | None
 ) -> None:
     answer = client.post("/", data={"source": "root", "root": "photos"} | entry)
 
@@ -127,7 +126,7 @@ def test_an_entry_that_is_wrong_is_explained_and_marked(
 
 
 def test_the_estimate_of_the_form_counts_the_samples_and_says_what_is_unknown(
-    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(estimate, "LONGEST_COUNT", 300.0)
     for number in range(3):
@@ -158,7 +157,7 @@ def test_the_estimate_of_the_form_counts_the_samples_and_says_what_is_unknown(
     )
 
 
-def test_without_roots_there_is_nothing_to_browse(client: TestClient, tmp_path: Path) -> None:
+def test_without_roots_there_is_nothing_to_browse(client: ServiceClient, tmp_path: Path) -> None:
     with client_of(tmp_path / "other") as rootless:
         bare = rootless.get("/").text
 

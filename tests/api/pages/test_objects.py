@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
 from PIL import Image
 
 from tests.boxed_images import COLOURS, WRITERS, many_scenes
-from tests.service import ask, client_of, run_next_job
+from tests.service import ServiceClient, ask, client_of, run_next_job
 from tests.small_network import SMALL
 
 
@@ -26,7 +25,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def client(root: Path) -> Iterator[TestClient]:
+def client(root: Path) -> Iterator[ServiceClient]:
     with client_of(
         root.parent / "data", roots={"boxes": str(root)}, default_backbone=SMALL
     ) as client:
@@ -34,7 +33,9 @@ def client(root: Path) -> Iterator[TestClient]:
 
 
 @pytest.mark.parametrize("form", list(WRITERS))
-def test_a_job_over_a_folder_of_boxes_shows_a_crop_of_each(form: str, client: TestClient) -> None:
+def test_a_job_over_a_folder_of_boxes_shows_a_crop_of_each(
+    form: str, client: ServiceClient
+) -> None:
     data = {"source": "root", "root": "boxes", "path": form, "token": f"page {form}"}
     assert client.post("/", data=data | {"shrinkage": "ledoit-wolf"}).status_code == 200
 
@@ -54,7 +55,7 @@ def test_a_job_over_a_folder_of_boxes_shows_a_crop_of_each(form: str, client: Te
     assert "not an image of a known format" in errors
 
 
-def test_a_file_of_boxes_in_a_root_can_be_chosen(client: TestClient) -> None:
+def test_a_file_of_boxes_in_a_root_can_be_chosen(client: ServiceClient) -> None:
     found = client.get("/v1/folders", params={"root": "boxes", "path": "coco/annotations"}).json()
     (entry,) = found["entries"]
     body = {"dataset": {"root": "boxes", "path": entry["path"]}, "shrinkage": "ledoit-wolf"}
@@ -65,7 +66,7 @@ def test_a_file_of_boxes_in_a_root_can_be_chosen(client: TestClient) -> None:
     assert client.get(f"/v1/jobs/{job.id}").json()["state"] == "succeeded"
 
 
-def test_pages_of_boxes_speak_of_objects(client: TestClient) -> None:
+def test_pages_of_boxes_speak_of_objects(client: ServiceClient) -> None:
     data = {"source": "root", "root": "boxes", "path": "coco", "token": "words"}
     assert client.post("/", data=data | {"shrinkage": "ledoit-wolf"}).status_code == 200
     job = run_next_job(client)
@@ -83,7 +84,7 @@ def test_pages_of_boxes_speak_of_objects(client: TestClient) -> None:
 
 @pytest.mark.slow
 @pytest.mark.analysis("selection")
-def test_a_choice_of_boxes_is_one_of_objects(client: TestClient) -> None:
+def test_a_choice_of_boxes_is_one_of_objects(client: ServiceClient) -> None:
     body = {"dataset": {"root": "boxes", "path": "yolo"}, "shrinkage": "ledoit-wolf"}
     assert client.post("/v1/jobs", json=body).status_code == 202
     job = run_next_job(client)

@@ -8,11 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fastapi.testclient import TestClient
 
 from api.jobs.store import Job
 from difficulty_service.interface.score import score_dataset
-from tests.service import client_of, run_next_job, services_in
+from tests.service import ServiceClient, client_of, run_next_job
 
 SUBJECTS = {
     "cooking": "boil the water, add salt and pepper, stir the soup and bake the bread",
@@ -23,7 +22,7 @@ EACH = 20
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceClient]:
     """A service with a table of texts on two subjects, the first of which looks like HTML."""
     folder = tmp_path_factory.mktemp("service")
     texts, labels = [], []
@@ -40,26 +39,26 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         yield client
 
 
-def client_table(client: TestClient) -> Path:
+def client_table(client: ServiceClient) -> Path:
     """The table of the service of a client."""
-    settings = services_in(client).settings
+    settings = client.settings
     return Path(settings.roots["texts"], "t.parquet")
 
 
-def submitted(client: TestClient, **fields: Any) -> Any:  # noqa: ANN401 - an answer
+def submitted(client: ServiceClient, **fields: Any) -> Any:  # noqa: ANN401 - an answer
     body = {"dataset": {"root": "texts", "path": "t.parquet"}, "text_column": "body", **fields}
     return client.post("/v1/jobs", json=body)
 
 
 @pytest.fixture(scope="module")
-def job(client: TestClient) -> Job:
+def job(client: ServiceClient) -> Job:
     """A job of texts that was run as a worker runs it."""
     submitted(client).raise_for_status()
     return run_next_job(client)
 
 
 @pytest.mark.slow
-def test_texts_are_scored_as_by_the_interface(client: TestClient, job: Job) -> None:
+def test_texts_are_scored_as_by_the_interface(client: ServiceClient, job: Job) -> None:
     expected = score_dataset(str(client_table(client)), modality="text", text_column="body").table
 
     rows = client.get(f"/v1/jobs/{job.id}/scores?limit=100&sort=label").json()["samples"]
@@ -70,7 +69,9 @@ def test_texts_are_scored_as_by_the_interface(client: TestClient, job: Job) -> N
     assert found == pytest.approx(dict(zip(names, expected["rmd"].to_pylist(), strict=True)))
 
 
-def test_the_picture_of_a_text_shows_its_words_and_no_markup(client: TestClient, job: Job) -> None:
+def test_the_picture_of_a_text_shows_its_words_and_no_markup(
+    client: ServiceClient, job: Job
+) -> None:
     picture = client.get(f"/jobs/{job.id}/images/0/picture")
 
     assert picture.headers["content-type"] == "image/svg+xml"
@@ -78,7 +79,7 @@ def test_the_picture_of_a_text_shows_its_words_and_no_markup(client: TestClient,
     assert shown == "&lt;script&gt;alert(1)&lt;/script&gt; &amp; stir the soup"
 
 
-def test_the_page_of_a_text_has_the_whole_of_it(client: TestClient, job: Job) -> None:
+def test_the_page_of_a_text_has_the_whole_of_it(client: ServiceClient, job: Job) -> None:
     page = client.get(f"/jobs/{job.id}/images/0").raise_for_status().text
     (address,) = re.findall(r'hx-get="([^"]*/text)"', page)
 
@@ -104,7 +105,7 @@ def test_the_page_of_a_text_has_the_whole_of_it(client: TestClient, job: Job) ->
         "/errors",
     ],
 )
-def test_pages_of_texts_do_not_speak_of_images(client: TestClient, job: Job, page: str) -> None:
+def test_pages_of_texts_do_not_speak_of_images(client: ServiceClient, job: Job, page: str) -> None:
     shown = client.get(f"/jobs/{job.id}{page}").raise_for_status().text
     words = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", shown, flags=re.DOTALL)
 
@@ -112,7 +113,9 @@ def test_pages_of_texts_do_not_speak_of_images(client: TestClient, job: Job, pag
     assert "text" in words
 
 
-def test_a_text_has_no_thumbnail_and_no_row_beyond_the_last(client: TestClient, job: Job) -> None:
+def test_a_text_has_no_thumbnail_and_no_row_beyond_the_last(
+    client: ServiceClient, job: Job
+) -> None:
     thumbnail = client.get(f"/v1/jobs/{job.id}/thumbnails/t.parquet%230")
 
     assert thumbnail.status_code == 422
@@ -134,7 +137,7 @@ def test_a_text_has_no_thumbnail_and_no_row_beyond_the_last(client: TestClient, 
     ],
 )
 def test_what_does_not_fit_texts_is_refused(
-    client: TestClient, fields: dict[str, Any], problem: str
+    client: ServiceClient, fields: dict[str, Any], problem: str
 ) -> None:
     answer = submitted(client, **fields)
 
@@ -143,14 +146,16 @@ def test_what_does_not_fit_texts_is_refused(
 
 
 @pytest.fixture(scope="module")
-def scored_job(client: TestClient, job: Job) -> Job:
+def scored_job(client: ServiceClient, job: Job) -> Job:
     """The job as others find it once it has succeeded."""
     found: dict[str, Any] = client.get(f"/v1/jobs/{job.id}").json()
     assert found["state"] == "succeeded"
     return job
 
 
-def test_single_texts_are_scored_as_those_of_the_job(client: TestClient, scored_job: Job) -> None:
+def test_single_texts_are_scored_as_those_of_the_job(
+    client: ServiceClient, scored_job: Job
+) -> None:
     texts = pq.read_table(client_table(client))["body"].to_pylist()
     rows = client.get(f"/v1/jobs/{scored_job.id}/scores?limit=100").json()["samples"]
     of_job = {row["sample_id"]: row["rmd"] for row in rows}
@@ -164,7 +169,9 @@ def test_single_texts_are_scored_as_those_of_the_job(client: TestClient, scored_
     assert {each["nearest_label"]["name"] for each in samples} == {"cooking"}
 
 
-def test_a_single_text_without_a_label_has_the_nearest(client: TestClient, scored_job: Job) -> None:
+def test_a_single_text_without_a_label_has_the_nearest(
+    client: ServiceClient, scored_job: Job
+) -> None:
     body = {"texts": ["steer the boat into the harbour", ""]}
 
     answer = client.post(f"/v1/gaussians/{scored_job.id}/score", json=body).raise_for_status()
@@ -187,14 +194,14 @@ def test_a_single_text_without_a_label_has_the_nearest(client: TestClient, score
     ],
 )
 def test_single_texts_that_cannot_be_scored_name_their_field(
-    client: TestClient, scored_job: Job, body: dict[str, Any], status: int, field: str | None
+    client: ServiceClient, scored_job: Job, body: dict[str, Any], status: int, field: str | None
 ) -> None:
     answer = client.post(f"/v1/gaussians/{scored_job.id}/score", json=body)
 
     assert (answer.status_code, answer.json().get("field")) == (status, field)
 
 
-def test_images_are_no_samples_of_a_job_of_texts(client: TestClient, scored_job: Job) -> None:
+def test_images_are_no_samples_of_a_job_of_texts(client: ServiceClient, scored_job: Job) -> None:
     files = {"images": ("a.png", b"some image", "image/png")}
 
     answer = client.post(f"/v1/gaussians/{scored_job.id}/score", files=files)
@@ -205,7 +212,7 @@ def test_images_are_no_samples_of_a_job_of_texts(client: TestClient, scored_job:
 
 
 @pytest.mark.slow
-def test_the_form_takes_a_column_of_texts(client: TestClient, job: Job) -> None:
+def test_the_form_takes_a_column_of_texts(client: ServiceClient, job: Job) -> None:
     form = {"source": "root", "root": "texts", "path": "t.parquet", "text_column": "body"}
     refused = client.post("/", data=form | {"limit": "many"})
 
@@ -219,7 +226,7 @@ def test_the_form_takes_a_column_of_texts(client: TestClient, job: Job) -> None:
     assert (listed["state"], listed["request"]["text_column"]) == ("succeeded", "body")
 
 
-def test_backbones_say_what_they_encode(client: TestClient) -> None:
+def test_backbones_say_what_they_encode(client: ServiceClient) -> None:
     listed = client.get("/v1/backbones").json()["backbones"]
 
     by_modality = {each["name"]: each["modality"] for each in listed}

@@ -5,18 +5,17 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from fastapi.testclient import TestClient
 
 from api.jobs.store import Job
 from tests.factories import write_image_folder
-from tests.service import client_of, run_next_job
+from tests.service import ServiceClient, client_of, finished_job, run_next_job
 from tests.small_network import SMALL
 
 EACH = 12
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceClient]:
     folder = tmp_path_factory.mktemp("unlabelled")
     classes = write_image_folder(folder / "classes", ("dark", "bright"), EACH, (32, 32))
     (folder / "flat").mkdir()
@@ -29,14 +28,14 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 
 @pytest.fixture(scope="module")
-def job(client: TestClient) -> Job:
+def job(client: ServiceClient) -> Job:
     """A job of a folder of images, as the form submits it."""
     form = {"source": "root", "root": "flat", "token": "page", "shrinkage": "ledoit-wolf"}
     assert client.post("/", data=form).status_code == 200
     return run_next_job(client)
 
 
-def test_the_first_page_shows_what_needs_no_labels(client: TestClient, job: Job) -> None:
+def test_the_first_page_shows_what_needs_no_labels(client: ServiceClient, job: Job) -> None:
     page = client.get(f"/jobs/{job.id}").text
 
     assert "There are no labels: the images unlike all others come first." in page
@@ -47,7 +46,7 @@ def test_the_first_page_shows_what_needs_no_labels(client: TestClient, job: Job)
     assert f"/jobs/{job.id}/pairs" not in page
 
 
-def test_the_list_begins_with_the_most_unusual_images(client: TestClient, job: Job) -> None:
+def test_the_list_begins_with_the_most_unusual_images(client: ServiceClient, job: Job) -> None:
     rows = client.get(f"/v1/jobs/{job.id}/scores").json()["samples"]
     page = client.get(f"/jobs/{job.id}/images").text
 
@@ -61,11 +60,11 @@ def test_the_list_begins_with_the_most_unusual_images(client: TestClient, job: J
 
 
 @pytest.mark.parametrize("page", ["classes", "pairs", "copies", "map", "errors", "images/3"])
-def test_every_page_of_such_a_job_is_there(client: TestClient, job: Job, page: str) -> None:
+def test_every_page_of_such_a_job_is_there(client: ServiceClient, job: Job, page: str) -> None:
     assert client.get(f"/jobs/{job.id}/{page}").status_code == 200
 
 
-def test_a_person_names_classes_that_there_are_not_yet(client: TestClient, job: Job) -> None:
+def test_a_person_names_classes_that_there_are_not_yet(client: ServiceClient, job: Job) -> None:
     page = client.get(f"/jobs/{job.id}/images/1").text
     change = {"row": 1, "decision": {"mark": "relabel", "label": "owl"}}
 
@@ -75,7 +74,7 @@ def test_a_person_names_classes_that_there_are_not_yet(client: TestClient, job: 
     assert "data-new-classes" in page
 
 
-def test_scores_by_labels_are_refused_with_the_remedy(client: TestClient, job: Job) -> None:
+def test_scores_by_labels_are_refused_with_the_remedy(client: ServiceClient, job: Job) -> None:
     answer = client.get(f"/v1/jobs/{job.id}/scores", params={"sort": "-suspicion"})
 
     assert answer.status_code == 422
@@ -83,11 +82,10 @@ def test_scores_by_labels_are_refused_with_the_remedy(client: TestClient, job: J
 
 
 def test_clusters_are_classes_of_a_job_that_keep_their_names_in_the_next_round(
-    client: TestClient,
+    client: ServiceClient,
 ) -> None:
-    body = {"dataset": {"root": "flat"}, "clusters": 2, "shrinkage": "ledoit-wolf"}
-    client.post("/v1/jobs", json=body).raise_for_status()
-    first = run_next_job(client)
+    wanted = {"dataset": {"root": "flat"}, "clusters": 2}
+    first = finished_job(client, **wanted)
     changes = [{"row": 0, "decision": {"mark": "drop"}}]
     client.post(f"/v1/jobs/{first.id}/marks", json={"marks": changes}).raise_for_status()
     names = {
@@ -95,8 +93,7 @@ def test_clusters_are_classes_of_a_job_that_keep_their_names_in_the_next_round(
         for row in client.get(f"/v1/jobs/{first.id}/scores").json()["samples"]
     }
 
-    client.post("/v1/jobs", json=body | {"marks": first.id}).raise_for_status()
-    second = run_next_job(client)
+    second = finished_job(client, **wanted, marks=first.id)
 
     page = client.get(f"/jobs/{first.id}").text
     again = client.get(f"/v1/jobs/{second.id}/scores").json()["samples"]
@@ -115,7 +112,7 @@ def test_clusters_are_classes_of_a_job_that_keep_their_names_in_the_next_round(
     ],
 )
 def test_options_that_make_no_sense_are_refused(
-    client: TestClient, body: dict[str, object], problem: str
+    client: ServiceClient, body: dict[str, object], problem: str
 ) -> None:
     answer = client.post("/v1/jobs", json={"dataset": {"root": "flat"}, **body})
 

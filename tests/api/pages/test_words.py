@@ -1,7 +1,7 @@
 """Images are found by words where the network that made their features knows words."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -10,7 +10,6 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 import torch
-from fastapi.testclient import TestClient
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
@@ -24,7 +23,7 @@ from difficulty_service.backbones.clip_text import load_text_encoder
 from difficulty_service.base.errors import BackboneError, Setting
 from difficulty_service.images.preparation import normalise, prepare
 from tests.factories import write_image_folder
-from tests.service import client_of, run_next_job, services_in
+from tests.service import ServiceClient, client_of, finished_job
 from tests.small_clip import BACKBONE, hub_file, known_to_open_clip, make_scorer, write_weights
 from tests.small_network import SMALL
 
@@ -47,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def client(folder: Path) -> Iterator[TestClient]:
+def client(folder: Path) -> Iterator[ServiceClient]:
     roots = {"photos": str(folder / "photos")}
     with client_of(
         folder / "data", roots=roots, default_backbone=SMALL, more_backbones=[BACKBONE]
@@ -56,21 +55,9 @@ def client(folder: Path) -> Iterator[TestClient]:
 
 
 @pytest.fixture(scope="module")
-def run(client: TestClient) -> Callable[..., Job]:
-    """Runs a job as a worker does; options are those of its body."""
-
-    def run(**options: object) -> Job:
-        body = {"dataset": {"root": "photos"}, "shrinkage": "ledoit-wolf", **options}
-        client.post("/v1/jobs", json=body).raise_for_status()
-        return run_next_job(client)
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def job(run: Callable[..., Job]) -> Job:
+def job(client: ServiceClient) -> Job:
     """A job with pooled features, as all of a service are."""
-    return run(backbone=BACKBONE)
+    return finished_job(client, backbone=BACKBONE)
 
 
 @pytest.fixture(scope="module")
@@ -89,17 +76,17 @@ def closeness(folder: Path) -> NDArray[np.float32]:
 
 
 @pytest.fixture
-def finished(client: TestClient, job: Job) -> Job:
+def finished(client: ServiceClient, job: Job) -> Job:
     """The job with its result."""
-    found = get_job(services_in(client).engine, None, job.id)
+    found = get_job(client.engine, None, job.id)
     assert found is not None
     return found
 
 
 @pytest.fixture
-def encoder(client: TestClient) -> WordEncoder:
+def encoder(client: ServiceClient) -> WordEncoder:
     """What encodes words, in this process."""
-    services = services_in(client)
+    services = client.services
     return WordEncoder(services.settings, services.artifacts)
 
 
@@ -113,7 +100,7 @@ def are_descending(values: NDArray[np.float32]) -> bool:
 
 @pytest.mark.slow
 def test_images_are_in_the_order_of_their_cosine_to_the_words(
-    client: TestClient, job: Job, closeness: NDArray[np.float32]
+    client: ServiceClient, job: Job, closeness: NDArray[np.float32]
 ) -> None:
     page = client.get(f"/jobs/{job.id}/images?text={quote(WORDS)}").raise_for_status().text
 
@@ -125,7 +112,7 @@ def test_images_are_in_the_order_of_their_cosine_to_the_words(
 
 
 def test_the_closest_of_those_that_fulfil_the_other_conditions_are_listed_and_marked(
-    client: TestClient, job: Job, monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = f"/jobs/{job.id}/images?text={quote(WORDS)}"
     every = rows_of(client.get(address).text)
@@ -146,7 +133,7 @@ def test_the_closest_of_those_that_fulfil_the_other_conditions_are_listed_and_ma
 
 
 def test_scores_are_listed_in_the_order_of_the_words_page_by_page(
-    client: TestClient, job: Job, monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     every = rows_of(client.get(f"/jobs/{job.id}/images?text=red").text)
     monkeypatch.setattr(conditions, "MOST_ALIKE", 7)
@@ -163,7 +150,7 @@ def test_scores_are_listed_in_the_order_of_the_words_page_by_page(
 
 
 def test_words_are_encoded_once_for_all_pages_of_a_list(
-    client: TestClient, job: Job, monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoded = []
     encode = ScoringProcess.encode_words
@@ -179,7 +166,9 @@ def test_words_are_encoded_once_for_all_pages_of_a_list(
     assert encoded == ["a cat"]
 
 
-def test_a_page_has_the_field_where_the_network_knows_words(client: TestClient, job: Job) -> None:
+def test_a_page_has_the_field_where_the_network_knows_words(
+    client: ServiceClient, job: Job
+) -> None:
     page = client.get(f"/jobs/{job.id}/images?text=snow&sort=").text
 
     assert '<label for="text">' in page
@@ -187,7 +176,7 @@ def test_a_page_has_the_field_where_the_network_knows_words(client: TestClient, 
     assert '<option value="" selected>Closest to the words' in page
 
 
-def test_words_and_a_similar_image_exclude_each_other(client: TestClient, job: Job) -> None:
+def test_words_and_a_similar_image_exclude_each_other(client: ServiceClient, job: Job) -> None:
     answer = client.get(f"/v1/jobs/{job.id}/scores?text=snow&like=3")
 
     assert answer.status_code == 422
@@ -195,7 +184,7 @@ def test_words_and_a_similar_image_exclude_each_other(client: TestClient, job: J
 
 
 def test_an_order_by_similarity_needs_something_to_compare_with(
-    client: TestClient, job: Job
+    client: ServiceClient, job: Job
 ) -> None:
     answer = client.get(f"/v1/jobs/{job.id}/scores?sort=alike")
 
@@ -203,7 +192,7 @@ def test_an_order_by_similarity_needs_something_to_compare_with(
 
 
 def test_a_text_that_is_longer_than_the_network_reads_is_refused(
-    client: TestClient, job: Job
+    client: ServiceClient, job: Job
 ) -> None:
     answer = client.get(f"/v1/jobs/{job.id}/scores", params={"text": "snow " * 100})
 
@@ -213,13 +202,13 @@ def test_a_text_that_is_longer_than_the_network_reads_is_refused(
 
 
 def test_a_damaged_file_of_vectors_is_made_again(
-    client: TestClient, finished: Job, encoder: WordEncoder
+    client: ServiceClient, finished: Job, encoder: WordEncoder
 ) -> None:
     vector, path = encoder.encode(finished, WORDS, None)
     content = path.read_bytes()
     path.write_bytes(content[:-200])
 
-    services = services_in(client)
+    services = client.services
     again, made = WordEncoder(services.settings, services.artifacts).encode(finished, WORDS, None)
 
     assert made.read_bytes() == content
@@ -236,7 +225,7 @@ def test_other_weights_than_those_of_the_features_are_refused(
 
 
 def test_missing_weights_are_explained_without_the_folders_of_the_server(
-    client: TestClient, finished: Job, folder: Path, monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, finished: Job, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> NoReturn:
         path = folder / "hub" / "clip.safetensors"

@@ -280,9 +280,7 @@ def test_a_cursor_of_other_conditions_is_refused(samples: ScoredSamples) -> None
         find_images(samples, ImageQuery(label="cat", after=cursor), 10)
 
 
-def test_without_distances_to_all_samples_there_is_no_order_by_them(
-    samples: ScoredSamples,
-) -> None:
+def test_without_distances_to_all_samples_there_is_no_order_by_them(samples: ScoredSamples) -> None:
     plain = replace(samples, agnostic=None)
 
     with pytest.raises(BadQuery, match="has no md_agnostic") as caught:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fastapi.testclient import TestClient
 from httpx2 import Response
 from sqlalchemy import Engine
 
@@ -18,11 +17,11 @@ from api.storage.keys import Key, create_key
 from difficulty_service.scores.file import write_scores
 from difficulty_service.scores.provenance import Provenance
 from tests.factories import score_table
-from tests.service import client_of, services_in
+from tests.service import ServiceClient, client_of
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
+def client(tmp_path: Path) -> Iterator[ServiceClient]:
     """A client with the root `photos`, which has an empty folder `train`."""
     (tmp_path / "photos" / "train").mkdir(parents=True)
     roots = {"photos": str(tmp_path / "photos")}
@@ -31,15 +30,15 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def settings(client: TestClient) -> Settings:
+def settings(client: ServiceClient) -> Settings:
     """The settings of the application."""
-    return services_in(client).settings
+    return client.settings
 
 
 @pytest.fixture
-def engine(client: TestClient) -> Engine:
+def engine(client: ServiceClient) -> Engine:
     """The database of the application."""
-    return services_in(client).engine
+    return client.engine
 
 
 @pytest.fixture
@@ -68,30 +67,20 @@ def result() -> dict[str, object]:
 
 @pytest.fixture
 def finished(
-    client: TestClient, engine: Engine, body: dict[str, object], result: dict[str, object]
+    client: ServiceClient, body: dict[str, object], result: dict[str, object]
 ) -> Callable[[], Job]:
     """Submits a job and acts as its worker; returns the job as claimed."""
 
     def finish() -> Job:
         client.post("/v1/jobs", json=body)
-        job = claim(engine, "worker", "cpu", 60.0)
+        job = claim(client.engine, "worker", "cpu", 60.0)
         assert job is not None
-        assert succeed(engine, job, StoredResult.of(result | {"prefix": f"jobs/{job.id}/a1"}))
+        assert succeed(
+            client.engine, job, StoredResult.of(result | {"prefix": f"jobs/{job.id}/a1"})
+        )
         return job
 
     return finish
-
-
-@pytest.fixture
-def announce(client: TestClient) -> Callable[..., str]:
-    """Announces an upload; returns its address."""
-
-    def post(form: str = "zip", size: int | None = None) -> str:
-        answer = client.post("/v1/uploads", json={"format": form, "size": size})
-        assert answer.status_code == 201, answer.text
-        return str(answer.headers["Location"])
-
-    return post
 
 
 SCOPES = {
@@ -155,7 +144,7 @@ def job(finish: Callable[..., str]) -> str:
 
 
 @pytest.fixture
-def call(client: TestClient, keys: dict[str, tuple[Key, str]], job: str) -> Call:
+def call(client: ServiceClient, keys: dict[str, tuple[Key, str]], job: str) -> Call:
     """Sends a request about the job with a key."""
 
     def send(name: str, method: str, path: str = "", **arguments: object) -> Response:

@@ -111,9 +111,7 @@ def test_an_address_that_is_none_is_refused_without_its_password(url: str) -> No
     assert "secret" not in str(raised.value)
 
 
-def test_a_service_out_of_reach_is_an_error_that_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_service_out_of_reach_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("difficulty_service.client.connection.PAUSES", ())
 
     with Client("http://127.0.0.1:1") as made, pytest.raises(ServiceError) as raised:

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fastapi.testclient import TestClient
 from httpx2 import Response
 
 from api.bounded_cache import BoundedCache
@@ -19,7 +18,7 @@ from api.jobs.store import get_job
 from api.settings import Settings
 from api.storage.keys import Key
 from tests.api.stored_results import keys_below
-from tests.service import services_in
+from tests.service import ServiceClient
 
 Call = Callable[..., Response]
 Keys = dict[str, tuple[Key, str]]
@@ -82,9 +81,9 @@ def test_named_columns_only_are_shown_and_a_second_table_tells_equal_names_apart
 
 
 def test_a_table_that_is_sent_again_replaces_the_one_before_and_its_file(
-    call: Call, client: TestClient, settings: Settings
+    call: Call, client: ServiceClient
 ) -> None:
-    artifacts = services_in(client).artifacts
+    artifacts = client.services.artifacts
     call("owner", "PUT", "columns/cameras.csv", content=CAMERAS)
     before = keys_below(artifacts, "jobs")
 
@@ -100,7 +99,7 @@ def test_a_table_that_is_sent_again_replaces_the_one_before_and_its_file(
     assert call("owner", "GET", "columns").json() == {"columns": [], "tables": []}
     assert call("owner", "DELETE", "columns/cameras.csv").status_code == 404
     assert [key for key in keys_below(artifacts, "jobs") if "tables" in key] == []
-    assert list(scratch_folder(settings).iterdir()) == []
+    assert list(scratch_folder(client.settings).iterdir()) == []
 
 
 @pytest.mark.slow
@@ -129,16 +128,14 @@ def test_who_sees_the_job_sees_its_columns_and_only_its_owner_changes_them(
     assert listed(page) == [0, 3]
 
 
-def test_columns_go_with_their_job(
-    call: Call, client: TestClient, settings: Settings, job: str
-) -> None:
-    services = services_in(client)
+def test_columns_go_with_their_job(call: Call, client: ServiceClient, job: str) -> None:
+    services = client.services
     call("owner", "PUT", "columns/cameras.csv", content=CAMERAS)
 
     assert call("owner", "DELETE", "").status_code == 204
 
     assert get_job(services.engine, None, job) is None
-    assert list((settings.data_dir / "artifacts").rglob("*.arrow")) == []
+    assert list((client.settings.data_dir / "artifacts").rglob("*.arrow")) == []
     assert call("owner", "PUT", "columns/cameras.csv", content=CAMERAS).status_code == 404
 
 
@@ -240,13 +237,13 @@ def test_the_page_attaches_and_removes_tables_without_a_script(call: Call, job: 
 
 
 def test_a_damaged_file_shows_no_columns_and_is_read_again_once_it_is_whole(
-    call: Call, client: TestClient, settings: Settings
+    call: Call, client: ServiceClient
 ) -> None:
     call("owner", "PUT", "columns/cameras.csv", content=CAMERAS)
-    (file,) = (settings.data_dir / "artifacts").rglob("joined.arrow")
+    (file,) = (client.settings.data_dir / "artifacts").rglob("joined.arrow")
     whole = file.read_bytes()
     file.write_bytes(whole[:-100])
-    open_columns = services_in(client).open_columns
+    open_columns = client.services.open_columns
     assert isinstance(open_columns._open, BoundedCache)
     open_columns._open.clear()
 
@@ -257,19 +254,19 @@ def test_a_damaged_file_shows_no_columns_and_is_read_again_once_it_is_whole(
     assert len(call("owner", "GET", "columns").json()["columns"]) == 2
 
 
-def test_tables_that_a_killed_server_left_are_deleted_after_a_week(
-    client: TestClient, settings: Settings
-) -> None:
-    services = services_in(client)
+def test_tables_that_a_killed_server_left_are_deleted_after_a_week(client: ServiceClient) -> None:
+    services = client.services
     for name, age in (("new", 3600), ("old", 8 * 86400)):
-        (scratch_folder(settings) / name).mkdir(parents=True)
-        (scratch_folder(settings) / name / "table.csv").write_bytes(CAMERAS)
+        (scratch_folder(client.settings) / name).mkdir(parents=True)
+        (scratch_folder(client.settings) / name / "table.csv").write_bytes(CAMERAS)
         at = time.time() - age
-        os.utime(scratch_folder(settings) / name, (at, at))
+        os.utime(scratch_folder(client.settings) / name, (at, at))
 
-    delete_left_files(services.engine, settings, services.artifacts)  # if the server was not first
+    delete_left_files(
+        services.engine, client.settings, services.artifacts
+    )  # if the server was not first
 
-    assert [path.name for path in scratch_folder(settings).iterdir()] == ["new"]
+    assert [path.name for path in scratch_folder(client.settings).iterdir()] == ["new"]
 
 
 def test_an_unfinished_job_has_no_columns(call: Call, body: dict[str, object]) -> None:

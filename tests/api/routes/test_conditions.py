@@ -208,11 +208,7 @@ async def test_a_condition_of_an_address_has_its_rows_and_its_words(
     [(each, *example) for each in OPERATORS for example in COLUMN_EXAMPLES[each]],
 )
 async def test_a_condition_on_a_column_has_its_rows(
-    rows: list[dict[str, Any]],
-    samples: ScoredSamples,
-    operator: str,
-    column: str,
-    example: Example,
+    rows: list[dict[str, Any]], samples: ScoredSamples, operator: str, column: str, example: Example
 ) -> None:
     query = await read({f"{operator}{column}": example.value, "verified": "all"})
 

@@ -7,8 +7,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fastapi.testclient import TestClient
-from sqlalchemy import Engine
 
 from api.jobs import estimate
 from api.jobs.queue import claim, record_heartbeat, succeed
@@ -18,7 +16,7 @@ from api.storage.keys import create_key
 from api.storage.tables import JOBS
 from tests.api.stored_results import stored_result
 from tests.factories import write_image_folder
-from tests.service import assert_problem
+from tests.service import ServiceClient, assert_problem
 
 Body = dict[str, Any]
 Finish = Callable[..., None]
@@ -39,7 +37,7 @@ def root(settings: Settings) -> Path:
 
 
 @pytest.fixture
-def finish(client: TestClient, engine: Engine, root: Path) -> Finish:  # noqa: ARG001 - to be submitted
+def finish(client: ServiceClient, root: Path) -> Finish:  # noqa: ARG001 - to be submitted
     """Submits a job, and acts as the worker that takes some seconds for it."""
 
     def run(seconds: float, device: str = "cpu", **options: Any) -> None:  # noqa: ANN401
@@ -47,17 +45,17 @@ def finish(client: TestClient, engine: Engine, root: Path) -> Finish:  # noqa: A
         changes |= {name: options.pop(name) for name in changes if name in options}
         body = {"dataset": {"root": "photos", "path": "train"}} | options
         assert client.post("/v1/jobs", json=body).status_code == 202
-        job = claim(engine, "worker", device, 60.0)
+        job = claim(client.engine, "worker", device, 60.0)
         assert job is not None
-        assert succeed(engine, job, stored_result(f"jobs/{job.id}", **changes))
-        with write_transaction(engine) as connection:
+        assert succeed(client.engine, job, stored_result(f"jobs/{job.id}", **changes))
+        with write_transaction(client.engine) as connection:
             times = {"started_at": 1000.0, "finished_at": 1000.0 + seconds}
             connection.execute(JOBS.update().where(JOBS.c.id == job.id).values(times))
 
     return run
 
 
-def ask(client: TestClient, **options: Any) -> Body:  # noqa: ANN401
+def ask(client: ServiceClient, **options: Any) -> Body:  # noqa: ANN401
     body = {"dataset": {"root": "photos", "path": "train"}} | options
     answer = client.post("/v1/estimates", json=body)
     assert answer.status_code == 200, answer.text
@@ -73,7 +71,7 @@ def time_of(estimate: Body) -> Body:
 @pytest.mark.slow
 @pytest.mark.usefixtures("root", "new_interpreters")
 def test_before_any_job_has_finished_the_time_is_unknown_and_the_samples_are_counted(
-    client: TestClient,
+    client: ServiceClient,
 ) -> None:
     expected = {"samples": 6, "passes": 1, "jobs": 0, "rate": None, "seconds": None}
 
@@ -81,7 +79,7 @@ def test_before_any_job_has_finished_the_time_is_unknown_and_the_samples_are_cou
     assert client.get("/v1/jobs").json()["jobs"] == []
 
 
-def test_an_estimate_says_how_the_dataset_would_be_read(client: TestClient, root: Path) -> None:
+def test_an_estimate_says_how_the_dataset_would_be_read(client: ServiceClient, root: Path) -> None:
     (root / "train" / "empty").mkdir()
     (root / "train" / "cat" / "notes.txt").write_text("about")
 
@@ -98,7 +96,7 @@ def test_an_estimate_says_how_the_dataset_would_be_read(client: TestClient, root
     ]
 
 
-def test_a_dataset_is_read_in_the_format_that_is_named(client: TestClient, root: Path) -> None:
+def test_a_dataset_is_read_in_the_format_that_is_named(client: ServiceClient, root: Path) -> None:
     write_image_folder(root / "both", ("train", "test"), each=2)
     dataset = {"root": "photos", "path": "both"}
 
@@ -112,7 +110,7 @@ def test_a_dataset_is_read_in_the_format_that_is_named(client: TestClient, root:
 
 
 def test_the_time_is_the_passes_over_all_samples_by_the_median_rate(
-    client: TestClient, finish: Finish
+    client: ServiceClient, finish: Finish
 ) -> None:
     finish(10.0)  # 10 a second
     finish(50.0, augment_runs=3, flip=True)  # 12 a second, as each sample is seen 6 times
@@ -126,7 +124,7 @@ def test_the_time_is_the_passes_over_all_samples_by_the_median_rate(
 
 
 def test_other_backbones_other_devices_and_features_of_earlier_jobs_do_not_count(
-    client: TestClient, finish: Finish, root: Path
+    client: ServiceClient, finish: Finish, root: Path
 ) -> None:
     texts = pa.table({"text": ["a b c", "c d e"] * 3, "label": [0, 1] * 3})
     pq.write_table(texts, root / "texts.parquet")
@@ -140,27 +138,27 @@ def test_other_backbones_other_devices_and_features_of_earlier_jobs_do_not_count
 
 
 def test_jobs_count_that_ran_on_a_device_of_the_workers_there_are(
-    client: TestClient, engine: Engine, finish: Finish
+    client: ServiceClient, finish: Finish
 ) -> None:
     finish(1.0, device="cuda:0")
     finish(50.0, device="cpu")
-    record_heartbeat(engine, "ant", "cuda:0", None, 0)
+    record_heartbeat(client.engine, "ant", "cuda:0", None, 0)
 
     assert (ask(client)["jobs"], ask(client)["rate"]) == (1, 100.0)
 
 
 def test_a_job_that_was_tried_again_tells_nothing_of_the_rate(
-    client: TestClient, engine: Engine, finish: Finish
+    client: ServiceClient, finish: Finish
 ) -> None:
     finish(1.0)
-    with write_transaction(engine) as connection:
+    with write_transaction(client.engine) as connection:
         connection.execute(JOBS.update().values({"attempt": 2}))
 
     assert ask(client)["jobs"] == 0
 
 
 def test_a_dataset_that_takes_too_long_to_list_has_as_many_samples_as_its_limit(
-    client: TestClient, finish: Finish, monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, finish: Finish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finish(10.0)
     monkeypatch.setattr(estimate, "LONGEST_COUNT", 1e-4)
@@ -172,7 +170,7 @@ def test_a_dataset_that_takes_too_long_to_list_has_as_many_samples_as_its_limit(
 
 
 def test_a_dataset_that_cannot_be_read_is_named_before_it_is_submitted(
-    client: TestClient, root: Path
+    client: ServiceClient, root: Path
 ) -> None:
     (root / "empty").mkdir()
     (root / "none.parquet").write_bytes(b"PAR1 no table PAR1")
@@ -185,7 +183,7 @@ def test_a_dataset_that_cannot_be_read_is_named_before_it_is_submitted(
         assert path in answer.json()["detail"]
 
 
-def test_what_cannot_be_submitted_cannot_be_estimated(client: TestClient) -> None:
+def test_what_cannot_be_submitted_cannot_be_estimated(client: ServiceClient) -> None:
     wrong = {"dataset": {"root": "photos", "path": "../etc"}}
     missing = {"dataset": {"upload": "0" * 26}}
 
@@ -196,10 +194,10 @@ def test_what_cannot_be_submitted_cannot_be_estimated(client: TestClient) -> Non
 
 
 def test_an_estimate_needs_the_scope_that_a_job_needs_and_the_upload_of_its_key(
-    client: TestClient, engine: Engine
+    client: ServiceClient,
 ) -> None:
-    keys = {name: create_key(engine, name, [name])[1] for name in ("read-all", "write")}
-    _, other = create_key(engine, "other", ["write"])
+    keys = {name: create_key(client.engine, name, [name])[1] for name in ("read-all", "write")}
+    _, other = create_key(client.engine, "other", ["write"])
     headers = {"X-API-Key": keys["write"]}
     content = b"PK\x05\x06" + bytes(18)
     announced = client.post("/v1/uploads", json={"format": "zip"}, headers=headers)

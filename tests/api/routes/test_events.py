@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import Engine, delete, update
 
 from api.http.api_keys import KeyWatch
@@ -22,7 +21,7 @@ from api.jobs.store import Job, SubmitLimits, request_cancel, submit
 from api.storage.keys import Key, change_key, revoke_key
 from api.storage.tables import JOBS, KEYS
 from tests.api.stored_results import stored_result
-from tests.service import services_in, share
+from tests.service import ServiceClient, share
 
 Event = dict[str, object]
 
@@ -42,7 +41,7 @@ def work(engine: Engine, job: Job, batches: int) -> None:
     succeed(engine, job, stored_result())
 
 
-def read(client: TestClient, job: Job, last_id: int | None = None) -> list[Event]:
+def read(client: ServiceClient, job: Job, last_id: int | None = None) -> list[Event]:
     headers = {} if last_id is None else {"Last-Event-ID": str(last_id)}
     answer = client.get(f"/v1/jobs/{job.id}/events", headers=headers)
     assert answer.status_code == 200
@@ -56,9 +55,9 @@ def read(client: TestClient, job: Job, last_id: int | None = None) -> list[Event
 
 
 def test_a_finished_job_has_its_whole_history_and_then_ends(
-    client: TestClient, engine: Engine, job: Job
+    client: ServiceClient, job: Job
 ) -> None:
-    work(engine, job, batches=3)
+    work(client.engine, job, batches=3)
 
     events = read(client, job)
 
@@ -71,9 +70,9 @@ def test_a_finished_job_has_its_whole_history_and_then_ends(
 
 
 def test_reading_on_after_an_event_misses_none_and_repeats_none(
-    client: TestClient, engine: Engine, job: Job
+    client: ServiceClient, job: Job
 ) -> None:
-    work(engine, job, batches=3)
+    work(client.engine, job, batches=3)
     events = read(client, job)
 
     for position, event in enumerate(events[:-1]):
@@ -81,16 +80,16 @@ def test_reading_on_after_an_event_misses_none_and_repeats_none(
 
 
 def test_a_client_with_the_last_event_is_told_not_to_reconnect(
-    client: TestClient, engine: Engine, job: Job
+    client: ServiceClient, job: Job
 ) -> None:
-    work(engine, job, batches=1)
+    work(client.engine, job, batches=1)
     last = read(client, job)[-1]["id"]
 
     assert client.get(f"/v1/jobs/{job.id}/events?after={last}").status_code == 204
 
 
-def test_events_arrive_while_the_job_runs(client: TestClient, engine: Engine, job: Job) -> None:
-    worker = threading.Thread(target=work, args=(engine, job, 2))
+def test_events_arrive_while_the_job_runs(client: ServiceClient, job: Job) -> None:
+    worker = threading.Thread(target=work, args=(client.engine, job, 2))
 
     worker.start()
     events = read(client, job)
@@ -99,11 +98,9 @@ def test_events_arrive_while_the_job_runs(client: TestClient, engine: Engine, jo
     assert events[-1]["state"] == "succeeded"
 
 
-def test_a_stream_ends_when_its_job_is_cancelled_before_it_began(
-    client: TestClient, engine: Engine
-) -> None:
-    waiting, _ = submit(engine, "", {"dataset": {}}, None, SubmitLimits(10, 3))
-    timer = threading.Timer(0.2, request_cancel, (engine, "", waiting.id))
+def test_a_stream_ends_when_its_job_is_cancelled_before_it_began(client: ServiceClient) -> None:
+    waiting, _ = submit(client.engine, "", {"dataset": {}}, None, SubmitLimits(10, 3))
+    timer = threading.Timer(0.2, request_cancel, (client.engine, "", waiting.id))
 
     timer.start()
     events = read(client, waiting)
@@ -112,9 +109,9 @@ def test_a_stream_ends_when_its_job_is_cancelled_before_it_began(
     assert events[-1]["state"] == "cancelled"
 
 
-def test_a_stream_ends_when_the_server_is_about_to(client: TestClient, job: Job) -> None:
+def test_a_stream_ends_when_the_server_is_about_to(client: ServiceClient, job: Job) -> None:
     looks = itertools.count()
-    share(client, replace(services_in(client), is_stopping=lambda: next(looks) > 0))
+    share(client, replace(client.services, is_stopping=lambda: next(looks) > 0))
 
     events = read(client, job)
 
@@ -125,7 +122,7 @@ def test_a_stream_ends_when_the_server_is_about_to(client: TestClient, job: Job)
     "value",
     ["x", "-1", "1.5", "9" * 19, "9" * 5000, "0" * 20 + "9" * 30, "0" * 20 + "9" * 5000, "\u0661"],
 )
-def test_an_invalid_event_id_is_refused(client: TestClient, job: Job, value: str) -> None:
+def test_an_invalid_event_id_is_refused(client: ServiceClient, job: Job, value: str) -> None:
     headers = {"Last-Event-ID": value.encode()}
 
     answer = client.get(f"/v1/jobs/{job.id}/events", headers=headers)
@@ -185,9 +182,9 @@ def test_keys_with_as_many_streams_as_others_displace_none() -> None:
                 pass
 
 
-def test_a_stream_that_makes_room_says_so_and_ends(client: TestClient, job: Job) -> None:
+def test_a_stream_that_makes_room_says_so_and_ends(client: ServiceClient, job: Job) -> None:
     streams = EventStreams(share=2, most=2)
-    share(client, replace(services_in(client), event_streams=streams))
+    share(client, replace(client.services, event_streams=streams))
     answers = []
     follower = threading.Thread(
         target=lambda: answers.append(client.get(f"/v1/jobs/{job.id}/events").text)
@@ -204,13 +201,13 @@ def test_a_stream_that_makes_room_says_so_and_ends(client: TestClient, job: Job)
 
 
 def test_a_key_with_too_many_streams_is_refused_until_one_ends(
-    client: TestClient, engine: Engine, job: Job
+    client: ServiceClient, job: Job
 ) -> None:
     streams = EventStreams(share=1)
-    share(client, replace(services_in(client), event_streams=streams))
+    share(client, replace(client.services, event_streams=streams))
     with streams.opened(""):
         refused = client.get(f"/v1/jobs/{job.id}/events")
-    work(engine, job, batches=1)
+    work(client.engine, job, batches=1)
 
     for _ in range(2):
         assert read(client, job)
@@ -219,10 +216,8 @@ def test_a_key_with_too_many_streams_is_refused_until_one_ends(
     assert refused.json()["type"] == "/problems/too-many-requests"
 
 
-def test_no_proxy_may_store_or_hold_back_the_stream(
-    client: TestClient, engine: Engine, job: Job
-) -> None:
-    work(engine, job, batches=1)
+def test_no_proxy_may_store_or_hold_back_the_stream(client: ServiceClient, job: Job) -> None:
+    work(client.engine, job, batches=1)
 
     headers = client.get(f"/v1/jobs/{job.id}/events").headers
 
@@ -266,8 +261,7 @@ LOSSES: list[Loss] = [
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_stream_ends_with_a_problem_once_its_key_does_not_see_the_job(
-    client: TestClient,
-    engine: Engine,
+    client: ServiceClient,
     keys: dict[str, tuple[Key, str]],
     body: dict[str, object],
     monkeypatch: pytest.MonkeyPatch,
@@ -275,26 +269,26 @@ def test_a_stream_ends_with_a_problem_once_its_key_does_not_see_the_job(
 ) -> None:
     name, lose, problem = loss
     monkeypatch.setattr("api.routes.events.KeyWatch", partial(KeyWatch, every=0.0))
-    submit(engine, keys["owner"][0].id, body, None, SubmitLimits(10, 3))
-    job = claim(engine, "worker", "cpu", 60.0)
+    submit(client.engine, keys["owner"][0].id, body, None, SubmitLimits(10, 3))
+    job = claim(client.engine, "worker", "cpu", 60.0)
     assert job is not None
     key, secret = keys[name]
-    share_job(engine, job.id, keys["colleague"][0].id)
+    share_job(client.engine, job.id, keys["colleague"][0].id)
     address, headers = f"/v1/jobs/{job.id}/events", {"X-API-Key": secret}
     answers = []
     follower = threading.Thread(
         target=lambda: answers.append(client.get(address, headers=headers).text)
     )
     follower.start()
-    while not services_in(client).event_streams.number_of(key.id):
+    while not client.services.event_streams.number_of(key.id):
         time.sleep(0.01)
 
-    lose(engine, job, key)
-    work(engine, job, batches=2)  # nothing where it is deleted
+    lose(client.engine, job, key)
+    work(client.engine, job, batches=2)  # nothing where it is deleted
     follower.join()
 
     last = answers[0].strip().split("\n\n")[-1]
     assert last.startswith("event: problem")
     assert f"/problems/{problem}" in last
     assert "succeeded" not in answers[0]
-    assert services_in(client).event_streams.number_of(key.id) == 0
+    assert client.services.event_streams.number_of(key.id) == 0

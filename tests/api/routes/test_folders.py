@@ -5,14 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
-from sqlalchemy import Engine
 
 from api.jobs import folders
 from api.jobs.folders import PAGE, PEEKED_ENTRIES
 from api.settings import Settings
 from api.storage.keys import create_key
-from tests.service import assert_problem
+from tests.service import ServiceClient, assert_problem
 
 
 @pytest.fixture
@@ -20,7 +18,7 @@ def root(settings: Settings) -> Path:
     return Path(settings.roots["photos"])
 
 
-def look(client: TestClient, path: str = "", **parameters: Any) -> dict[str, Any]:  # noqa: ANN401
+def look(client: ServiceClient, path: str = "", **parameters: Any) -> dict[str, Any]:  # noqa: ANN401
     answer = client.get("/v1/folders", params={"root": "photos", "path": path, **parameters})
     assert answer.status_code == 200, answer.text
     body: dict[str, Any] = answer.json()
@@ -28,7 +26,7 @@ def look(client: TestClient, path: str = "", **parameters: Any) -> dict[str, Any
 
 
 def test_folders_come_first_then_tables_and_archives_each_with_what_it_is(
-    client: TestClient, root: Path
+    client: ServiceClient, root: Path
 ) -> None:
     for name in ("cat", "dog"):
         (root / "train" / name).mkdir()
@@ -56,7 +54,7 @@ def test_folders_come_first_then_tables_and_archives_each_with_what_it_is(
     ]
 
 
-def test_a_path_that_is_listed_can_be_submitted(client: TestClient, root: Path) -> None:
+def test_a_path_that_is_listed_can_be_submitted(client: ServiceClient, root: Path) -> None:
     for name in ("ü #1", "100%", "a[1]*", "{x}"):
         (root / name).mkdir()
 
@@ -76,14 +74,14 @@ def test_a_path_that_is_listed_can_be_submitted(client: TestClient, root: Path) 
         *("file:///etc", "s3://other/x", "no such", "x" * 1999, "train/" * 300, "*", "train/*"),
     ],
 )
-def test_a_path_that_leads_out_or_nowhere_is_refused(client: TestClient, path: str) -> None:
+def test_a_path_that_leads_out_or_nowhere_is_refused(client: ServiceClient, path: str) -> None:
     answer = client.get("/v1/folders", params={"root": "photos", "path": path})
 
     assert_problem(answer, 422, "invalid-request")
     assert answer.json()["field"] in ("path", "dataset.path")
 
 
-def test_no_link_discloses_what_is_outside_of_the_root(client: TestClient, root: Path) -> None:
+def test_no_link_discloses_what_is_outside_of_the_root(client: ServiceClient, root: Path) -> None:
     outside = root.parent / "outside"
     (outside / "secret").mkdir(parents=True)
     (outside / "table.csv").touch()
@@ -104,14 +102,14 @@ def test_no_link_discloses_what_is_outside_of_the_root(client: TestClient, root:
     assert str(root) not in through.text
 
 
-def test_a_peek_counts_no_link_that_leads_out(client: TestClient, root: Path) -> None:
+def test_a_peek_counts_no_link_that_leads_out(client: ServiceClient, root: Path) -> None:
     (root.parent / "outside").mkdir()
     (root / "train" / "out").symlink_to(root.parent / "outside")
 
     assert look(client)["entries"][0]["hint"] == "empty"
 
 
-def test_hidden_files_are_neither_listed_nor_opened(client: TestClient, root: Path) -> None:
+def test_hidden_files_are_neither_listed_nor_opened(client: ServiceClient, root: Path) -> None:
     (root / ".git" / "objects").mkdir(parents=True)
     (root / ".table.csv").touch()
 
@@ -123,7 +121,7 @@ def test_hidden_files_are_neither_listed_nor_opened(client: TestClient, root: Pa
 
 @pytest.mark.parametrize("name", [b"caf\xe9", b"a\nb", b"a\\b", b"c:x"])
 def test_a_name_that_no_job_can_have_is_listed_without_a_path(
-    client: TestClient, root: Path, name: bytes
+    client: ServiceClient, root: Path, name: bytes
 ) -> None:
     os.mkdir(os.fsencode(root) + b"/" + name)  # noqa: PTH102 - bytes
 
@@ -135,7 +133,7 @@ def test_a_name_that_no_job_can_have_is_listed_without_a_path(
 
 
 def test_a_folder_of_more_entries_than_are_looked_at_is_shown_a_page_at_a_time(
-    client: TestClient, root: Path, monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(folders, "MOST_ENTRIES", 1000)
     for number in range(1010):
@@ -152,7 +150,7 @@ def test_a_folder_of_more_entries_than_are_looked_at_is_shown_a_page_at_a_time(
 
 
 def test_only_one_folder_and_the_beginning_of_those_in_it_are_read(
-    client: TestClient, root: Path, monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (root / "train" / "deep" / "deeper").mkdir(parents=True)
     seen = []
@@ -166,7 +164,7 @@ def test_only_one_folder_and_the_beginning_of_those_in_it_are_read(
     assert seen == ["photos", "train"]
 
 
-def test_a_folder_that_the_service_may_not_read_says_so(client: TestClient, root: Path) -> None:
+def test_a_folder_that_the_service_may_not_read_says_so(client: ServiceClient, root: Path) -> None:
     (root / "train").chmod(0)
     try:
         if os.access(root / "train", os.R_OK):
@@ -176,7 +174,7 @@ def test_a_folder_that_the_service_may_not_read_says_so(client: TestClient, root
         (root / "train").chmod(0o755)
 
 
-def test_a_file_is_no_folder(client: TestClient, root: Path) -> None:
+def test_a_file_is_no_folder(client: ServiceClient, root: Path) -> None:
     (root / "a.csv").touch()
 
     answer = client.get("/v1/folders", params={"root": "photos", "path": "a.csv"})
@@ -184,16 +182,16 @@ def test_a_file_is_no_folder(client: TestClient, root: Path) -> None:
     assert_problem(answer, 422, "invalid-request", "path")
 
 
-def test_an_unknown_root_is_answered_with_those_there_are(client: TestClient) -> None:
+def test_an_unknown_root_is_answered_with_those_there_are(client: ServiceClient) -> None:
     answer = client.get("/v1/folders", params={"root": "etc"})
 
     assert_problem(answer, 422, "invalid-request", "dataset.root")
     assert "photos" in answer.json()["detail"]
 
 
-def test_only_a_key_that_may_submit_jobs_may_look(client: TestClient, engine: Engine) -> None:
-    _, reader = create_key(engine, "reader", ["read-all"])
-    _, writer = create_key(engine, "writer", ["write"])
+def test_only_a_key_that_may_submit_jobs_may_look(client: ServiceClient) -> None:
+    _, reader = create_key(client.engine, "reader", ["read-all"])
+    _, writer = create_key(client.engine, "writer", ["write"])
     address = "/v1/folders?root=photos"
 
     assert_problem(client.get(address), 401, "unauthorised")

@@ -1,11 +1,11 @@
 """Jobs belong to the key that submitted them; an administrator sees and manages all."""
 
 import pytest
-from fastapi.testclient import TestClient
 from httpx2 import Response
 from sqlalchemy import Engine
 
 from api.storage.keys import create_key
+from tests.service import ServiceClient
 
 Body = dict[str, object]
 Keys = dict[str, dict[str, str]]
@@ -23,11 +23,9 @@ def keys(engine: Engine) -> Keys:
     return {name: {"X-API-Key": create_key(engine, name, each)[1]} for name, each in scopes.items()}
 
 
-def test_one_key_sees_nothing_of_anothers_jobs(
-    client: TestClient, engine: Engine, body: Body
-) -> None:
+def test_one_key_sees_nothing_of_anothers_jobs(client: ServiceClient, body: Body) -> None:
     mine, theirs = (
-        {"Authorization": f"Bearer {create_key(engine, name, ['write'])[1]}"}
+        {"Authorization": f"Bearer {create_key(client.engine, name, ['write'])[1]}"}
         for name in ("mine", "theirs")
     )
     address = client.post("/v1/jobs", json=body, headers=mine).headers["Location"]
@@ -43,7 +41,7 @@ def test_one_key_sees_nothing_of_anothers_jobs(
 
 
 def test_an_administrator_sees_the_jobs_of_all_keys_or_of_one(
-    client: TestClient, body: Body, keys: Keys
+    client: ServiceClient, body: Body, keys: Keys
 ) -> None:
     mine, theirs = (
         client.post("/v1/jobs", json=body, headers=keys[name]).json() for name in ("mine", "theirs")
@@ -60,7 +58,9 @@ def test_an_administrator_sees_the_jobs_of_all_keys_or_of_one(
     assert client.get(mine["links"]["self"], headers=keys["admin"]).json() == mine
 
 
-def test_only_an_administrator_lists_by_owner(client: TestClient, body: Body, keys: Keys) -> None:
+def test_only_an_administrator_lists_by_owner(
+    client: ServiceClient, body: Body, keys: Keys
+) -> None:
     job = client.post("/v1/jobs", json=body, headers=keys["mine"]).json()
 
     for name in ("mine", "theirs"):
@@ -69,7 +69,7 @@ def test_only_an_administrator_lists_by_owner(client: TestClient, body: Body, ke
 
 
 def test_a_reviewer_reads_the_jobs_of_others_but_neither_cancels_nor_removes_them(
-    client: TestClient, body: Body, keys: Keys
+    client: ServiceClient, body: Body, keys: Keys
 ) -> None:
     job = client.post("/v1/jobs", json=body, headers=keys["mine"]).json()
     address = job["links"]["self"]
@@ -86,7 +86,7 @@ def test_a_reviewer_reads_the_jobs_of_others_but_neither_cancels_nor_removes_the
 
 
 def test_an_administrator_cancels_and_removes_the_jobs_of_others(
-    client: TestClient, body: Body, keys: Keys
+    client: ServiceClient, body: Body, keys: Keys
 ) -> None:
     address = client.post("/v1/jobs", json=body, headers=keys["mine"]).headers["Location"]
 
@@ -100,10 +100,8 @@ def test_an_administrator_cancels_and_removes_the_jobs_of_others(
     assert client.get(address, headers=keys["mine"]).status_code == 404
 
 
-def test_a_key_that_may_read_submits_nothing(
-    client: TestClient, engine: Engine, body: Body
-) -> None:
-    headers = {"X-API-Key": create_key(engine, "reader", ["read"])[1]}
+def test_a_key_that_may_read_submits_nothing(client: ServiceClient, body: Body) -> None:
+    headers = {"X-API-Key": create_key(client.engine, "reader", ["read"])[1]}
 
     answer = client.post("/v1/jobs", json=body, headers=headers)
 
@@ -112,7 +110,7 @@ def test_a_key_that_may_read_submits_nothing(
 
 @pytest.mark.parametrize("what", ["scores.parquet", "scores", "errors", "thumbnails/cat/1.png"])
 def test_results_of_another_key_are_as_if_they_were_not_there(
-    client: TestClient, body: Body, keys: Keys, what: str
+    client: ServiceClient, body: Body, keys: Keys, what: str
 ) -> None:
     submitted = client.post("/v1/jobs", json=body, headers=keys["mine"])
     address = submitted.headers["Location"]

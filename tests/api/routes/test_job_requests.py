@@ -6,12 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fastapi.testclient import TestClient
 
-from api.settings import Settings
 from difficulty_service.bodies.jobs import JobRequest
 from difficulty_service.scores.score_columns import DEFAULT_SCORERS
-from tests.service import assert_problem, client_of
+from tests.service import ServiceClient, assert_problem, client_of
 
 Body = dict[str, object]
 
@@ -54,7 +52,7 @@ Body = dict[str, object]
     ],
 )
 def test_an_invalid_request_is_refused_at_once(
-    client: TestClient, body: Body, change: Body, field: str | None
+    client: ServiceClient, body: Body, change: Body, field: str | None
 ) -> None:
     answer = client.post("/v1/jobs", json=body | change)
 
@@ -66,7 +64,7 @@ def test_an_invalid_request_is_refused_at_once(
     ("change", "names_scorers"), [({}, False), ({"scorers": ["rmd", "suspicion"]}, True)]
 )
 def test_a_job_remembers_whether_its_scorers_were_named(
-    client: TestClient, body: Body, change: Body, *, names_scorers: bool
+    client: ServiceClient, body: Body, change: Body, *, names_scorers: bool
 ) -> None:
     body = {name: value for name, value in body.items() if name != "scorers"}
 
@@ -78,10 +76,10 @@ def test_a_job_remembers_whether_its_scorers_were_named(
 
 
 def test_a_link_out_of_the_root_is_as_if_it_were_not_there(
-    client: TestClient, settings: Settings, tmp_path: Path
+    client: ServiceClient, tmp_path: Path
 ) -> None:
     (tmp_path / "outside").mkdir()
-    (Path(settings.roots["photos"]) / "way-out").symlink_to(tmp_path / "outside")
+    (Path(client.settings.roots["photos"]) / "way-out").symlink_to(tmp_path / "outside")
 
     def refusal(path: str) -> dict[str, object]:
         answer = client.post("/v1/jobs", json={"dataset": {"root": "photos", "path": path}})
@@ -91,7 +89,7 @@ def test_a_link_out_of_the_root_is_as_if_it_were_not_there(
     assert refusal("way-out")["remedy"] == refusal("nothing")["remedy"]
 
 
-def test_an_upload_has_to_be_complete(client: TestClient) -> None:
+def test_an_upload_has_to_be_complete(client: ServiceClient) -> None:
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w") as opened:
         opened.writestr("cat/1.png", b"no image")
@@ -110,7 +108,7 @@ def test_an_upload_has_to_be_complete(client: TestClient) -> None:
 
 
 def test_gaussians_come_from_a_finished_job_with_the_same_backbone(
-    client: TestClient, body: Body, finished: Callable
+    client: ServiceClient, body: Body, finished: Callable
 ) -> None:
     source = finished()
     waiting = client.post("/v1/jobs", json=body).json()["id"]

@@ -4,18 +4,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fastapi.testclient import TestClient
-from sqlalchemy import Engine
 
 from api.jobs.queue import Progress, claim, fail, heartbeat
 from difficulty_service.bodies.jobs import JobError
 from tests.api.stored_results import keys_below
-from tests.service import assert_problem, services_in
+from tests.service import ServiceClient, assert_problem
 
 Body = dict[str, object]
 
 
-def test_a_submitted_job_is_queued_at_its_location(client: TestClient, body: Body) -> None:
+def test_a_submitted_job_is_queued_at_its_location(client: ServiceClient, body: Body) -> None:
     submitted = client.post("/v1/jobs", json=body)
 
     job = client.get(submitted.headers["Location"]).json()
@@ -35,7 +33,7 @@ def test_a_submitted_job_is_queued_at_its_location(client: TestClient, body: Bod
 
 
 def test_the_same_idempotency_key_and_body_give_the_same_job(
-    client: TestClient, body: Body
+    client: ServiceClient, body: Body
 ) -> None:
     headers = {"Idempotency-Key": "once"}
 
@@ -50,12 +48,12 @@ def test_the_same_idempotency_key_and_body_give_the_same_job(
 
 
 def test_a_running_job_shows_its_progress_and_remaining_time(
-    client: TestClient, engine: Engine, body: Body
+    client: ServiceClient, body: Body
 ) -> None:
     address = client.post("/v1/jobs", json=body).headers["Location"]
-    job = claim(engine, "worker", "cpu", 60.0)
+    job = claim(client.engine, "worker", "cpu", 60.0)
     assert job is not None
-    heartbeat(engine, job, 60.0, Progress(30, 100, 2, 10.0))
+    heartbeat(client.engine, job, 60.0, Progress(30, 100, 2, 10.0))
 
     shown = client.get(address).json()
 
@@ -71,7 +69,7 @@ def test_a_running_job_shows_its_progress_and_remaining_time(
     }
 
 
-def test_pages_show_every_job_once_newest_first(client: TestClient, body: Body) -> None:
+def test_pages_show_every_job_once_newest_first(client: ServiceClient, body: Body) -> None:
     submitted = [client.post("/v1/jobs", json=body).json()["id"] for _ in range(5)]
 
     seen: list[str] = []
@@ -86,7 +84,7 @@ def test_pages_show_every_job_once_newest_first(client: TestClient, body: Body) 
     assert seen == submitted[::-1]
 
 
-def test_jobs_are_listed_by_state(client: TestClient, body: Body, finished: Callable) -> None:
+def test_jobs_are_listed_by_state(client: ServiceClient, body: Body, finished: Callable) -> None:
     done = finished()
     waiting = client.post("/v1/jobs", json=body).json()["id"]
 
@@ -99,11 +97,11 @@ def test_jobs_are_listed_by_state(client: TestClient, body: Body, finished: Call
 
 
 @pytest.mark.parametrize("cursor", ["x", "%F0%9F%98%80", "AAAA", "f_gAAAAAAAA", "a" * 100])
-def test_an_invalid_cursor_is_refused(client: TestClient, cursor: str) -> None:
+def test_an_invalid_cursor_is_refused(client: ServiceClient, cursor: str) -> None:
     assert_problem(client.get(f"/v1/jobs?before={cursor}"), 422, "invalid-request", "before")
 
 
-def test_a_full_queue_is_answered_with_a_time_to_retry(client: TestClient, body: Body) -> None:
+def test_a_full_queue_is_answered_with_a_time_to_retry(client: ServiceClient, body: Body) -> None:
     for _ in range(5):
         client.post("/v1/jobs", json=body)
 
@@ -113,7 +111,7 @@ def test_a_full_queue_is_answered_with_a_time_to_retry(client: TestClient, body:
     assert int(refused.headers["Retry-After"]) > 0
 
 
-def test_deleting_a_waiting_job_cancels_it(client: TestClient, body: Body) -> None:
+def test_deleting_a_waiting_job_cancels_it(client: ServiceClient, body: Body) -> None:
     address = client.post("/v1/jobs", json=body).headers["Location"]
 
     answer = client.delete(address)
@@ -122,11 +120,9 @@ def test_deleting_a_waiting_job_cancels_it(client: TestClient, body: Body) -> No
     assert answer.json()["state"] == "cancelled"
 
 
-def test_deleting_a_running_job_asks_it_to_stop(
-    client: TestClient, engine: Engine, body: Body
-) -> None:
+def test_deleting_a_running_job_asks_it_to_stop(client: ServiceClient, body: Body) -> None:
     address = client.post("/v1/jobs", json=body).headers["Location"]
-    claim(engine, "worker", "cpu", 60.0)
+    claim(client.engine, "worker", "cpu", 60.0)
 
     answer = client.delete(address)
 
@@ -136,10 +132,10 @@ def test_deleting_a_running_job_asks_it_to_stop(
 
 
 def test_deleting_a_finished_job_removes_its_files(
-    client: TestClient, finished: Callable, tmp_path: Path
+    client: ServiceClient, finished: Callable, tmp_path: Path
 ) -> None:
     job = finished()
-    artifacts = services_in(client).artifacts
+    artifacts = client.services.artifacts
     (tmp_path / "scores").write_bytes(b"abc")
     artifacts.put(tmp_path / "scores", f"jobs/{job.id}/a1/scores.parquet")
 
@@ -152,7 +148,7 @@ def test_deleting_a_finished_job_removes_its_files(
 
 @pytest.mark.slow
 def test_a_finished_job_links_to_what_it_has(
-    client: TestClient, finished: Callable, result: Body
+    client: ServiceClient, finished: Callable, result: Body
 ) -> None:
     job = finished()
 
@@ -171,13 +167,13 @@ def test_a_finished_job_links_to_what_it_has(
 
 @pytest.mark.parametrize("advice", [{}, {"remedy": "use another", "field": "backbone"}])
 def test_a_failed_job_has_a_reason_and_where_known_a_remedy(
-    client: TestClient, engine: Engine, body: Body, advice: dict[str, str]
+    client: ServiceClient, body: Body, advice: dict[str, str]
 ) -> None:
     address = client.post("/v1/jobs", json=body).headers["Location"]
-    job = claim(engine, "worker", "cpu", 60.0)
+    job = claim(client.engine, "worker", "cpu", 60.0)
     assert job is not None
     error = {"type": "backbone-error", "detail": "it is broken", **advice}
-    assert fail(engine, job, JobError.of(error), retry_in=None)
+    assert fail(client.engine, job, JobError.of(error), retry_in=None)
 
     shown = client.get(address).json()["error"]
 

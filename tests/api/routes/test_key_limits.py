@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import Engine
 
 from api.jobs.reviewers import share_job
 from api.jobs.store import SubmitLimits, submit
 from api.storage.database import now
 from api.storage.keys import Terms, change_key, create_key, list_keys
-from tests.service import assert_problem, client_of
+from tests.service import ServiceClient, assert_problem, client_of
 
 ROOTS = ("photos", "scans")
 LIMITS = SubmitLimits(9, 1)
@@ -23,7 +22,7 @@ LIMITS = SubmitLimits(9, 1)
 class Caller:
     """A key and a client that sends it."""
 
-    client: TestClient
+    client: ServiceClient
     id: str
     secret: str
 
@@ -36,7 +35,7 @@ class Caller:
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
+def client(tmp_path: Path) -> Iterator[ServiceClient]:
     """A client of a service with two roots, each with a folder."""
     for name in ROOTS:
         (tmp_path / name / f"{name}-of-may").mkdir(parents=True)
@@ -46,10 +45,10 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def new_caller(client: TestClient, engine: Engine) -> Callable[..., Caller]:
+def new_caller(client: ServiceClient) -> Callable[..., Caller]:
     def make(scopes: str = "write", roots: tuple[str, ...] | None = ("photos",)) -> Caller:
         terms = Terms(roots=None if roots is None else frozenset(roots))
-        key, secret = create_key(engine, "test", scopes.split(","), terms)
+        key, secret = create_key(client.engine, "test", scopes.split(","), terms)
         return Caller(client, key.id, secret)
 
     return make

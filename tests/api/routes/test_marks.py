@@ -5,9 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fastapi.testclient import TestClient
 from httpx2 import Response
-from sqlalchemy import Engine, event, func, select, text
+from sqlalchemy import event, func, select, text
 
 from api.jobs import marks as stored
 from api.jobs.marks import JobMarks
@@ -24,7 +23,7 @@ from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
 from tests.factories import score_table
 from tests.formulas import cells_that_run
-from tests.service import assert_problem, services_in
+from tests.service import ServiceClient, assert_problem
 
 IDS = ["=cat/1.png", "\t=cat/2.png", "dog/3.png", "'\r=dog/4.png"]
 
@@ -69,23 +68,20 @@ def decide(mark: str | None, label: str | None = None) -> dict[str, str | None] 
     return None if mark is None else {"mark": mark, "label": label}
 
 
-@pytest.fixture
-def change(client: TestClient, job: str) -> Callable[..., int]:
+def change(
+    client: ServiceClient, job: str, sample_id: str, *decision: str | None, **fields: object
+) -> int:
     """Changes one mark; returns the status of the answer."""
-
-    def post(sample_id: str, *decision: str | None, **fields: object) -> int:
-        change = {"sample_id": sample_id, "decision": decide(*decision), **fields}
-        return client.post(f"/v1/jobs/{job}/marks", json={"marks": [change]}).status_code
-
-    return post
+    change = {"sample_id": sample_id, "decision": decide(*decision), **fields}
+    return client.post(f"/v1/jobs/{job}/marks", json={"marks": [change]}).status_code
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_the_exported_marks_are_read_by_clean(
-    client: TestClient, job: str, change: Callable[..., int], tmp_path: Path, ending: str
+    client: ServiceClient, job: str, tmp_path: Path, ending: str
 ) -> None:
-    change(IDS[0], "relabel", "dog")
-    change(IDS[2], "drop", order="random")
+    change(client, job, IDS[0], "relabel", "dog")
+    change(client, job, IDS[2], "drop", order="random")
 
     path = tmp_path / f"marks.{ending}"
     path.write_bytes(client.get(f"/v1/jobs/{job}/marks.{ending}").content)
@@ -98,10 +94,10 @@ def test_the_exported_marks_are_read_by_clean(
 
 
 def test_no_spreadsheet_runs_an_exported_mark(
-    client: TestClient, job: str, change: Callable[..., int], tmp_path: Path
+    client: ServiceClient, job: str, tmp_path: Path
 ) -> None:
     for sample_id in IDS:
-        assert change(sample_id, "drop") == 200
+        assert change(client, job, sample_id, "drop") == 200
 
     content = client.get(f"/v1/jobs/{job}/marks.csv").content
 
@@ -111,18 +107,16 @@ def test_no_spreadsheet_runs_an_exported_mark(
 
 
 def test_without_marks_the_export_is_an_empty_table(
-    client: TestClient, job: str, tmp_path: Path
+    client: ServiceClient, job: str, tmp_path: Path
 ) -> None:
     (tmp_path / "marks.csv").write_bytes(client.get(f"/v1/jobs/{job}/marks.csv").content)
 
     assert read_marks(tmp_path / "marks.csv", IDS).samples == {}
 
 
-def test_marks_are_listed_in_pages_and_counted(
-    client: TestClient, job: str, change: Callable[..., int]
-) -> None:
+def test_marks_are_listed_in_pages_and_counted(client: ServiceClient, job: str) -> None:
     for sample_id in IDS[:3]:
-        change(sample_id, "keep")
+        change(client, job, sample_id, "keep")
 
     first = client.get(f"/v1/jobs/{job}/marks?limit=2").json()
     rest = client.get(f"/v1/jobs/{job}/marks?limit=2&after={first['next']}").json()
@@ -132,12 +126,12 @@ def test_marks_are_listed_in_pages_and_counted(
     assert rest["next"] is None
 
 
-def test_a_mark_that_was_not_seen_is_a_conflict(change: Callable[..., int]) -> None:
-    change(IDS[0], "keep")
+def test_a_mark_that_was_not_seen_is_a_conflict(client: ServiceClient, job: str) -> None:
+    change(client, job, IDS[0], "keep")
 
-    assert change(IDS[0], "drop", seen=None) == 409
-    assert change(IDS[0], "drop", seen=decide("keep")) == 200
-    assert change(IDS[0], "keep") == 200
+    assert change(client, job, IDS[0], "drop", seen=None) == 409
+    assert change(client, job, IDS[0], "drop", seen=decide("keep")) == 200
+    assert change(client, job, IDS[0], "keep") == 200
 
 
 @pytest.mark.parametrize(
@@ -152,12 +146,12 @@ def test_a_mark_that_was_not_seen_is_a_conflict(change: Callable[..., int]) -> N
     ],
 )
 def test_an_impossible_mark_is_refused(
-    change: Callable[..., int], sample_id: str, decision: tuple[str, ...]
+    client: ServiceClient, job: str, sample_id: str, decision: tuple[str, ...]
 ) -> None:
-    assert change(sample_id, *decision) == 422
+    assert change(client, job, sample_id, *decision) == 422
 
 
-def test_one_impossible_mark_changes_nothing(client: TestClient, job: str) -> None:
+def test_one_impossible_mark_changes_nothing(client: ServiceClient, job: str) -> None:
     marks = [
         {"row": 0, "decision": decide("keep")},
         {"row": 9, "decision": decide("keep")},
@@ -168,33 +162,31 @@ def test_one_impossible_mark_changes_nothing(client: TestClient, job: str) -> No
 
 
 @pytest.mark.slow
-def test_an_unfinished_job_has_no_marks(
-    client: TestClient, engine: Engine, body: dict[str, object]
-) -> None:
+def test_an_unfinished_job_has_no_marks(client: ServiceClient, body: dict[str, object]) -> None:
     job = client.post("/v1/jobs", json=body).json()["id"]
-    assert claim(engine, "worker", "cpu", 60.0) is not None
+    assert claim(client.engine, "worker", "cpu", 60.0) is not None
 
     assert client.get(f"/v1/jobs/{job}/marks").status_code == 409
 
 
-def submit_again(client: TestClient, source: str) -> Response:
+def submit_again(client: ServiceClient, source: str) -> Response:
     body = {"dataset": {"root": "photos", "path": "train"}, "marks": source}
     return client.post("/v1/jobs", json=body)
 
 
 def test_a_job_keeps_the_marks_as_they_were_when_it_was_submitted(
-    client: TestClient, engine: Engine, job: str, change: Callable[..., int]
+    client: ServiceClient, job: str
 ) -> None:
-    change(IDS[0], "relabel", "dog")
-    change(IDS[1], "keep")
-    change(IDS[2], "drop", order="random")
+    change(client, job, IDS[0], "relabel", "dog")
+    change(client, job, IDS[1], "keep")
+    change(client, job, IDS[2], "drop", order="random")
 
     submit_again(client, job)
-    change(IDS[3], "drop")
+    change(client, job, IDS[3], "drop")
 
-    again = claim(engine, "worker", "cpu", 60.0)
+    again = claim(client.engine, "worker", "cpu", 60.0)
     assert again is not None
-    history = JobMarks(engine, again.id).read()
+    history = JobMarks(client.engine, again.id).read()
     assert history.earlier == NO_MARKS
     assert [*history.later.samples.values()] == [
         MarkedSample(IDS[0], Mark.RELABEL, "dog", "cat", round=1),
@@ -204,22 +196,17 @@ def test_a_job_keeps_the_marks_as_they_were_when_it_was_submitted(
 
 
 def test_the_marks_of_a_second_round_add_to_those_of_the_first(
-    client: TestClient,
-    engine: Engine,
-    job: str,
-    change: Callable[..., int],
-    result: dict[str, object],
-    second_scores: Path,
+    client: ServiceClient, job: str, result: dict[str, object], second_scores: Path
 ) -> None:
-    change(IDS[0], "relabel", "dog")
-    change(IDS[2], "drop")
+    change(client, job, IDS[0], "relabel", "dog")
+    change(client, job, IDS[2], "drop")
     submit_again(client, job)
-    second = claim(engine, "worker", "cpu", 60.0)
+    second = claim(client.engine, "worker", "cpu", 60.0)
     assert second is not None
     prefix = f"jobs/{second.id}/a1"
-    artifacts = services_in(client).artifacts
+    artifacts = client.services.artifacts
     artifacts.put(second_scores, f"{prefix}/scores.parquet")
-    assert succeed(engine, second, StoredResult.of(result | {"prefix": prefix}))
+    assert succeed(client.engine, second, StoredResult.of(result | {"prefix": prefix}))
     changes = [
         {"sample_id": IDS[0], "decision": decide("drop")},
         {"sample_id": IDS[1], "decision": decide("relabel", "dog")},
@@ -228,9 +215,9 @@ def test_the_marks_of_a_second_round_add_to_those_of_the_first(
 
     submit_again(client, second.id)
 
-    third = claim(engine, "worker", "cpu", 60.0)
+    third = claim(client.engine, "worker", "cpu", 60.0)
     assert third is not None
-    history = JobMarks(engine, third.id).read()
+    history = JobMarks(client.engine, third.id).read()
     first, dropped = history.earlier.samples.values()
     again, new = history.later.samples.values()
     assert first == MarkedSample(IDS[0], Mark.RELABEL, "dog", "cat", round=1)
@@ -239,12 +226,12 @@ def test_the_marks_of_a_second_round_add_to_those_of_the_first(
     assert new == MarkedSample(IDS[1], Mark.RELABEL, "dog", "cat", round=2)
 
 
-def test_without_marks_there_is_no_reason_to_score_again(client: TestClient, job: str) -> None:
+def test_without_marks_there_is_no_reason_to_score_again(client: ServiceClient, job: str) -> None:
     assert_problem(submit_again(client, job), 422, "invalid-request", "marks")
 
 
 def test_the_marks_of_a_job_that_does_not_exist_or_is_not_finished_are_refused(
-    client: TestClient,
+    client: ServiceClient,
 ) -> None:
     queued = client.post("/v1/jobs", json={"dataset": {"root": "photos", "path": "train"}})
 
@@ -254,7 +241,7 @@ def test_the_marks_of_a_job_that_does_not_exist_or_is_not_finished_are_refused(
 
 @pytest.mark.slow
 def test_marking_all_that_is_interrupted_says_how_many_are_marked_and_is_done_again(
-    client: TestClient, engine: Engine, job: str, monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stored, "AT_A_TIME", 2)
     address = f"/jobs/{job}/images/mark-matching?sort=file"
@@ -262,19 +249,19 @@ def test_marking_all_that_is_interrupted_says_how_many_are_marked_and_is_done_ag
     stored_parts: list[int] = []
 
     def take_away(*_: object) -> None:
-        with engine.connect() as connection:
+        with client.engine.connect() as connection:
             stored_parts.append(connection.scalar(select(func.count()).select_from(MARKS)) or 0)
         if stored_parts[-1]:
-            event.remove(engine, "commit", note)
-            with engine.begin() as connection:
+            event.remove(client.engine, "commit", note)
+            with client.engine.begin() as connection:
                 connection.execute(text(rename.format("marks", "away")))
 
     def note(_: object) -> None:
-        event.listen(engine, "checkin", take_away, once=True)
+        event.listen(client.engine, "checkin", take_away, once=True)
 
-    event.listen(engine, "commit", note)
+    event.listen(client.engine, "commit", note)
     interrupted = client.post(address, data={"mark": "drop"})
-    with engine.begin() as connection:
+    with client.engine.begin() as connection:
         connection.execute(text(rename.format("away", "marks")))
     client.post(address, data={"mark": "drop"}).raise_for_status()
 

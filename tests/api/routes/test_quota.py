@@ -4,18 +4,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fastapi.testclient import TestClient
 
 from api.jobs.files import scratch_folder
 from api.jobs.store import Job
-from api.settings import Settings
-from tests.service import client_of
+from tests.service import ServiceClient, announce, client_of
 
 LIMIT = 4096
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
+def client(tmp_path: Path) -> Iterator[ServiceClient]:
     """A client whose key may keep little."""
     (tmp_path / "photos" / "train").mkdir(parents=True)
     roots = {"photos": str(tmp_path / "photos")}
@@ -24,11 +22,9 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
         yield client
 
 
-def test_the_usage_of_a_key_has_its_uploads_and_its_limits(
-    client: TestClient, announce: Callable[..., str]
-) -> None:
-    client.put(announce(size=None), content=b"x" * 100)
-    announce(size=50)
+def test_the_usage_of_a_key_has_its_uploads_and_its_limits(client: ServiceClient) -> None:
+    client.put(announce(client, size=None), content=b"x" * 100)
+    announce(client, size=50)
 
     assert client.get("/v1/usage").json() == {
         "upload_bytes": 150,
@@ -41,10 +37,8 @@ def test_the_usage_of_a_key_has_its_uploads_and_its_limits(
     }
 
 
-def test_an_upload_of_unknown_size_ends_where_the_quota_does(
-    client: TestClient, announce: Callable[..., str]
-) -> None:
-    address = announce()
+def test_an_upload_of_unknown_size_ends_where_the_quota_does(client: ServiceClient) -> None:
+    address = announce(client)
     client.put(address, content=b"x" * 4000)
 
     refused = client.put(f"{address}?offset=4000", content=b"x" * 200)
@@ -58,9 +52,9 @@ def test_an_upload_of_unknown_size_ends_where_the_quota_does(
 
 
 def test_deleting_an_upload_makes_room_at_once(
-    client: TestClient, announce: Callable[..., str], body: dict[str, object]
+    client: ServiceClient, body: dict[str, object]
 ) -> None:
-    address = announce(size=LIMIT)
+    address = announce(client, size=LIMIT)
     refused = [
         client.post("/v1/uploads", json={"format": "zip", "size": 1}),
         client.post("/v1/jobs", json=body),
@@ -74,11 +68,9 @@ def test_deleting_an_upload_makes_room_at_once(
     assert client.post("/v1/jobs", json=body).status_code == 202
 
 
-def test_open_uploads_are_limited_in_number(
-    client: TestClient, announce: Callable[..., str]
-) -> None:
-    announce(size=1)
-    announce(size=1)
+def test_open_uploads_are_limited_in_number(client: ServiceClient) -> None:
+    announce(client, size=1)
+    announce(client, size=1)
 
     refused = client.post("/v1/uploads", json={"format": "zip", "size": 1})
 
@@ -87,10 +79,8 @@ def test_open_uploads_are_limited_in_number(
     assert int(refused.headers["Retry-After"]) > 0
 
 
-def test_the_form_of_a_new_job_shows_that_nothing_is_left(
-    client: TestClient, announce: Callable[..., str]
-) -> None:
-    announce(size=LIMIT)
+def test_the_form_of_a_new_job_shows_that_nothing_is_left(client: ServiceClient) -> None:
+    announce(client, size=LIMIT)
 
     shown = client.post("/", data={"root": "photos", "path": "train", "token": "t"})
 
@@ -99,12 +89,12 @@ def test_the_form_of_a_new_job_shows_that_nothing_is_left(
 
 
 def test_the_page_of_jobs_shows_what_the_key_keeps_and_how_to_make_room(
-    client: TestClient, announce: Callable[..., str]
+    client: ServiceClient,
 ) -> None:
-    announce(size=1096)
+    announce(client, size=1096)
 
     begun = client.get("/").text
-    announce(size=3000)
+    announce(client, size=3000)
     full = client.get("/").text
 
     assert "1.1 kB of 4.1 kB: uploads 1.1 kB" in begun
@@ -115,15 +105,12 @@ def test_the_page_of_jobs_shows_what_the_key_keeps_and_how_to_make_room(
 
 
 def test_a_table_of_columns_is_refused_where_nothing_is_left(
-    client: TestClient,
-    announce: Callable[..., str],
-    finished: Callable[[], Job],
-    settings: Settings,
+    client: ServiceClient, finished: Callable[[], Job]
 ) -> None:
     job = finished()
-    announce(size=LIMIT)
+    announce(client, size=LIMIT)
 
     refused = client.put(f"/v1/jobs/{job.id}/columns/t.csv", content=b"sample_id,a\n")
 
     assert (refused.status_code, refused.json()["type"]) == (507, "/problems/quota")
-    assert not scratch_folder(settings).exists()
+    assert not scratch_folder(client.settings).exists()

@@ -7,13 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fastapi.testclient import TestClient
 from PIL import Image
 
 from api.jobs.queue import claim, fail
 from api.jobs.store import Job
 from difficulty_service.bodies.jobs import JobError
-from tests.service import client_of, run_next_job, services_in
+from tests.service import ServiceClient, client_of, run_next_job
 from tests.small_network import SMALL
 
 COLOURS = {"cat": "red", "dog": "blue"}
@@ -44,21 +43,21 @@ def photos(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def client(folder: Path, photos: Path) -> Iterator[TestClient]:
+def client(folder: Path, photos: Path) -> Iterator[ServiceClient]:
     roots = {"photos": str(photos)}
     with client_of(folder / "data", roots=roots, default_backbone=SMALL) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def job(client: TestClient) -> Job:
+def job(client: ServiceClient) -> Job:
     """A job that was run as a worker runs it."""
     body = {"dataset": {"root": "photos"}, "shrinkage": "ledoit-wolf"}
     client.post("/v1/jobs", json=body).raise_for_status()
     return run_next_job(client)
 
 
-def test_the_file_is_the_one_that_was_written(client: TestClient, job: Job) -> None:
+def test_the_file_is_the_one_that_was_written(client: ServiceClient, job: Job) -> None:
     answer = client.get(f"/v1/jobs/{job.id}/scores.parquet")
 
     table = pq.read_table(pa.BufferReader(answer.content))
@@ -68,7 +67,7 @@ def test_the_file_is_the_one_that_was_written(client: TestClient, job: Job) -> N
     assert f"{job.id}.parquet" in answer.headers["Content-Disposition"]
 
 
-def test_parts_of_the_file_make_the_file(client: TestClient, job: Job) -> None:
+def test_parts_of_the_file_make_the_file(client: ServiceClient, job: Job) -> None:
     address = f"/v1/jobs/{job.id}/scores.parquet"
     whole = client.get(address)
     size = len(whole.content)
@@ -82,7 +81,7 @@ def test_parts_of_the_file_make_the_file(client: TestClient, job: Job) -> None:
     assert first.content + rest.content == whole.content
 
 
-def test_a_range_behind_the_end_is_refused_with_the_size(client: TestClient, job: Job) -> None:
+def test_a_range_behind_the_end_is_refused_with_the_size(client: ServiceClient, job: Job) -> None:
     answer = client.get(f"/v1/jobs/{job.id}/scores.parquet", headers={"Range": "bytes=99999999-"})
 
     assert answer.status_code == 416
@@ -90,7 +89,9 @@ def test_a_range_behind_the_end_is_refused_with_the_size(client: TestClient, job
     assert answer.json()["type"] == "/problems/range-not-satisfiable"
 
 
-def test_a_client_that_has_the_file_need_not_fetch_it_again(client: TestClient, job: Job) -> None:
+def test_a_client_that_has_the_file_need_not_fetch_it_again(
+    client: ServiceClient, job: Job
+) -> None:
     address = f"/v1/jobs/{job.id}/scores.parquet"
     head = client.head(address)
 
@@ -101,7 +102,7 @@ def test_a_client_that_has_the_file_need_not_fetch_it_again(client: TestClient, 
     assert (again.status_code, again.content) == (304, b"")
 
 
-def test_pages_of_scores_are_rows_of_the_file(client: TestClient, job: Job) -> None:
+def test_pages_of_scores_are_rows_of_the_file(client: ServiceClient, job: Job) -> None:
     content = client.get(f"/v1/jobs/{job.id}/scores.parquet").content
     table = pq.read_table(pa.BufferReader(content)).sort_by([("rmd", "descending")])
 
@@ -115,7 +116,7 @@ def test_pages_of_scores_are_rows_of_the_file(client: TestClient, job: Job) -> N
     assert {*page["samples"][0]} == {*table.column_names, "thumbnail"}
 
 
-def test_scores_of_one_class_are_asked_for_by_name(client: TestClient, job: Job) -> None:
+def test_scores_of_one_class_are_asked_for_by_name(client: ServiceClient, job: Job) -> None:
     page = client.get(f"/v1/jobs/{job.id}/scores?label=dog&sort=rmd").json()
 
     assert {row["label_name"] for row in page["samples"]} == {"dog"}
@@ -130,7 +131,7 @@ def test_scores_of_one_class_are_asked_for_by_name(client: TestClient, job: Job)
         *[("label=fish", "label"), ("after=x", "after"), ("limit=0", "limit")],
     ],
 )
-def test_a_wrong_query_is_named(client: TestClient, job: Job, query: str, field: str) -> None:
+def test_a_wrong_query_is_named(client: ServiceClient, job: Job, query: str, field: str) -> None:
     answer = client.get(f"/v1/jobs/{job.id}/scores?{query}")
 
     assert answer.status_code == 422
@@ -138,7 +139,7 @@ def test_a_wrong_query_is_named(client: TestClient, job: Job, query: str, field:
 
 
 def test_images_that_could_not_be_read_are_listed_without_paths_of_the_server(
-    client: TestClient, job: Job, folder: Path
+    client: ServiceClient, job: Job, folder: Path
 ) -> None:
     answer = client.get(f"/v1/jobs/{job.id}/errors")
 
@@ -148,7 +149,7 @@ def test_images_that_could_not_be_read_are_listed_without_paths_of_the_server(
     assert str(folder) not in answer.text
 
 
-def test_errors_come_in_pages(client: TestClient, photos: Path) -> None:
+def test_errors_come_in_pages(client: ServiceClient, photos: Path) -> None:
     for number in range(5):
         (photos / "dog" / f"empty {number}.png").touch()
     client.post("/v1/jobs", json={"dataset": {"root": "photos"}, "shrinkage": 0.5})
@@ -168,7 +169,7 @@ def test_errors_come_in_pages(client: TestClient, photos: Path) -> None:
 
 
 def test_every_scored_sample_has_a_thumbnail_at_the_address_in_its_row(
-    client: TestClient, job: Job
+    client: ServiceClient, job: Job
 ) -> None:
     page = client.get(f"/v1/jobs/{job.id}/scores").json()
 
@@ -182,14 +183,14 @@ def test_every_scored_sample_has_a_thumbnail_at_the_address_in_its_row(
     assert "cat/ü ?#%.jpg" in names
 
 
-def test_a_thumbnail_is_upright_and_as_large_as_asked(client: TestClient, job: Job) -> None:
+def test_a_thumbnail_is_upright_and_as_large_as_asked(client: ServiceClient, job: Job) -> None:
     answer = client.get(f"/v1/jobs/{job.id}/thumbnails/cat%2F%C3%BC%20%3F%23%25.jpg?size=60")
 
     assert Image.open(io.BytesIO(answer.content)).size == (40, 60)
 
 
 def test_a_thumbnail_that_was_made_needs_its_image_no_more(
-    client: TestClient, job: Job, photos: Path
+    client: ServiceClient, job: Job, photos: Path
 ) -> None:
     address = f"/v1/jobs/{job.id}/thumbnails/cat/1.png"
     first = client.get(address)
@@ -215,7 +216,7 @@ def test_a_thumbnail_that_was_made_needs_its_image_no_more(
     ],
 )
 def test_there_is_no_thumbnail_of_anything_else(
-    client: TestClient, job: Job, sample_id: str, status: int
+    client: ServiceClient, job: Job, sample_id: str, status: int
 ) -> None:
     answer = client.get(f"/v1/jobs/{job.id}/thumbnails/{sample_id}")
 
@@ -223,8 +224,8 @@ def test_there_is_no_thumbnail_of_anything_else(
     assert answer.headers["Content-Type"] == "application/problem+json"
 
 
-def test_a_job_without_results_has_a_reason(client: TestClient) -> None:
-    engine = services_in(client).engine
+def test_a_job_without_results_has_a_reason(client: ServiceClient) -> None:
+    engine = client.engine
     address = client.post("/v1/jobs", json={"dataset": {"root": "photos"}}).headers["Location"]
 
     waiting = client.get(f"{address}/scores")
@@ -238,10 +239,10 @@ def test_a_job_without_results_has_a_reason(client: TestClient) -> None:
     assert "failed" in failed.json()["detail"]
 
 
-def test_missing_files_are_answered_with_gone(client: TestClient) -> None:
+def test_missing_files_are_answered_with_gone(client: ServiceClient) -> None:
     client.post("/v1/jobs", json={"dataset": {"root": "photos"}, "shrinkage": 0.25})
     job = run_next_job(client)
-    artifacts = services_in(client).artifacts
+    artifacts = client.services.artifacts
 
     artifacts.delete_prefix(f"jobs/{job.id}")
 
@@ -250,9 +251,9 @@ def test_missing_files_are_answered_with_gone(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("name", ["scores", "scores.parquet", "errors"])
-def test_damaged_files_are_not_served(client: TestClient, job: Job, name: str) -> None:
+def test_damaged_files_are_not_served(client: ServiceClient, job: Job, name: str) -> None:
     assert client.get(f"/v1/jobs/{job.id}/{name}").status_code == 200
-    root = Path(services_in(client).artifacts.root.path)
+    root = Path(client.services.artifacts.root.path)
     stored = root / f"jobs/{job.id}/a{job.attempt}" / f"{name.removesuffix('.parquet')}.parquet"
     whole = stored.read_bytes()
 
@@ -263,7 +264,7 @@ def test_damaged_files_are_not_served(client: TestClient, job: Job, name: str) -
     assert (answer.status_code, answer.json()["type"]) == (500, "/problems/damaged")
 
 
-def test_thumbnails_go_with_their_job(client: TestClient, folder: Path) -> None:
+def test_thumbnails_go_with_their_job(client: ServiceClient, folder: Path) -> None:
     client.post("/v1/jobs", json={"dataset": {"root": "photos"}, "shrinkage": 0.75})
     job = run_next_job(client)
     client.get(f"/v1/jobs/{job.id}/thumbnails/cat/1.png").raise_for_status()
@@ -283,7 +284,7 @@ def test_thumbnails_go_with_their_job(client: TestClient, folder: Path) -> None:
         ("thumbnails/{sample_id}", {"200", "404", "409", "410", "422", "500"}),
     ],
 )
-def test_every_status_is_declared(client: TestClient, address: str, statuses: set[str]) -> None:
+def test_every_status_is_declared(client: ServiceClient, address: str, statuses: set[str]) -> None:
     paths = client.get("/openapi.json").json()["paths"]
 
     assert paths[f"/v1/jobs/{{job_id}}/{address}"]["get"]["responses"].keys() >= statuses

@@ -19,15 +19,12 @@ from difficulty_service.marks.record import MarkedSample
 Call = Callable[..., Response]
 
 
-@pytest.fixture
-def mark(call: Call) -> Callable[..., int]:
+def mark(
+    call: Call, name: str, row: int, kind: str, label: str | None = None, to: str = "marks"
+) -> int:
     """Marks one sample with a key; gives the status of the answer."""
-
-    def post(name: str, row: int, kind: str, label: str | None = None, to: str = "marks") -> int:
-        change = {"row": row, "decision": {"mark": kind, "label": label}}
-        return call(name, "POST", to, json={"marks": [change]}).status_code
-
-    return post
+    change = {"row": row, "decision": {"mark": kind, "label": label}}
+    return call(name, "POST", to, json={"marks": [change]}).status_code
 
 
 def share(call: Call, keys: dict[str, tuple[Key, str]], name: str, by: str = "owner") -> int:
@@ -35,14 +32,14 @@ def share(call: Call, keys: dict[str, tuple[Key, str]], name: str, by: str = "ow
 
 
 def test_the_owner_sees_how_far_each_reviewer_has_come_and_how_they_agree(
-    call: Call, mark: Callable[..., int], keys: dict[str, tuple[Key, str]]
+    call: Call, keys: dict[str, tuple[Key, str]]
 ) -> None:
     assert share(call, keys, "colleague") == 204
     for row in (0, 1, 2):
-        mark("owner", row, "keep")
-    mark("colleague", 0, "keep")
-    mark("colleague", 1, "relabel", "dog")
-    mark("overseer", 3, "drop")
+        mark(call, "owner", row, "keep")
+    mark(call, "colleague", 0, "keep")
+    mark(call, "colleague", 1, "relabel", "dog")
+    mark(call, "overseer", 3, "drop")
 
     found = call("owner", "GET", "reviewers").json()
 
@@ -69,11 +66,11 @@ def test_the_owner_sees_how_far_each_reviewer_has_come_and_how_they_agree(
 
 
 def test_a_reviewer_sees_only_what_it_has_decided_itself(
-    call: Call, mark: Callable[..., int], keys: dict[str, tuple[Key, str]], job: str
+    call: Call, keys: dict[str, tuple[Key, str]], job: str
 ) -> None:
     share(call, keys, "colleague")
-    mark("owner", 0, "keep")
-    mark("colleague", 0, "drop")
+    mark(call, "owner", 0, "keep")
+    mark(call, "colleague", 0, "drop")
 
     found = call("colleague", "GET", "reviewers").json()
     page = call("colleague", "GET", f"/jobs/{job}/reviewers").text
@@ -86,7 +83,7 @@ def test_a_reviewer_sees_only_what_it_has_decided_itself(
 
 
 def test_another_key_learns_nothing_of_a_job_until_it_is_shared_and_after(
-    call: Call, mark: Callable[..., int], keys: dict[str, tuple[Key, str]], job: str
+    call: Call, keys: dict[str, tuple[Key, str]], job: str
 ) -> None:
     paths = ("", "marks", "marks.csv", "reviewers", f"/jobs/{job}", f"/jobs/{job}/reviewers")
 
@@ -105,12 +102,12 @@ def test_another_key_learns_nothing_of_a_job_until_it_is_shared_and_after(
     assert [each["id"] for each in call("colleague", "GET", "/v1/jobs").json()["jobs"]] == [job]
     assert f"/jobs/{job}" in call("colleague", "GET", "/").text
     assert call("stranger", "GET", "").status_code == 404
-    assert mark("colleague", 0, "keep") == 200
+    assert mark(call, "colleague", 0, "keep") == 200
 
     assert call("owner", "DELETE", f"reviewers/{keys['colleague'][0].id}").status_code == 204
 
     assert seen() == [404] * len(paths)
-    assert mark("colleague", 0, "drop") == 404
+    assert mark(call, "colleague", 0, "drop") == 404
     names = [each["name"] for each in call("owner", "GET", "reviewers").json()["reviewers"]]
     assert names == ["colleague"]
 
@@ -135,7 +132,7 @@ def test_whom_both_jobs_are_shared_with_sees_what_a_round_changed(
 
 
 def test_whom_a_job_is_shared_with_may_neither_delete_nor_share_it_nor_mark_without_write(
-    call: Call, mark: Callable[..., int], keys: dict[str, tuple[Key, str]]
+    call: Call, keys: dict[str, tuple[Key, str]]
 ) -> None:
     share(call, keys, "colleague")
     share(call, keys, "reader")
@@ -144,7 +141,7 @@ def test_whom_a_job_is_shared_with_may_neither_delete_nor_share_it_nor_mark_with
     assert share(call, keys, "stranger", by="colleague") == 403
     assert share(call, keys, "stranger", by="overseer") == 403
     assert share(call, keys, "stranger", by="admin") == 204
-    assert mark("reader", 0, "keep") == 403
+    assert mark(call, "reader", 0, "keep") == 403
     assert call("reader", "GET", "scores").status_code == 200
 
 
@@ -193,7 +190,7 @@ def test_the_page_shares_a_job_and_ends_that_without_a_script(
 
 
 @pytest.fixture
-def split(call: Call, mark: Callable[..., int], keys: dict[str, tuple[Key, str]]) -> None:
+def split(call: Call, keys: dict[str, tuple[Key, str]]) -> None:
     """Three reviewers: all keep s0, most relabel s1, two are split about s2 and s3."""
     share(call, keys, "colleague")
     for name, decisions in {
@@ -202,15 +199,15 @@ def split(call: Call, mark: Callable[..., int], keys: dict[str, tuple[Key, str]]
         "overseer": ("keep", "relabel"),
     }.items():
         for row, kind in enumerate(decisions):
-            assert mark(name, row, kind, "dog" if kind == "relabel" else None) == 200
+            assert mark(call, name, row, kind, "dog" if kind == "relabel" else None) == 200
 
 
 @pytest.mark.usefixtures("split")
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_merged_marks_have_one_decision_for_each_sample_and_count_ties(
-    call: Call, mark: Callable[..., int], tmp_path: Path, ending: str
+    call: Call, tmp_path: Path, ending: str
 ) -> None:
-    mark("owner", 3, "drop", to="decisions")
+    mark(call, "owner", 3, "drop", to="decisions")
 
     answer = call("owner", "GET", f"marks.{ending}?of=all")
 
@@ -293,15 +290,13 @@ def test_the_page_of_an_image_says_what_each_reviewer_decided_to_the_owner_alone
 
 
 @pytest.mark.usefixtures("split")
-def test_only_the_owner_or_an_administrator_decides_finally(
-    call: Call, mark: Callable[..., int], job: str
-) -> None:
+def test_only_the_owner_or_an_administrator_decides_finally(call: Call, job: str) -> None:
     for name, status in {"owner": 200, "admin": 200, "overseer": 403, "colleague": 403}.items():
-        assert mark(name, 1, "drop", to="decisions") == status
+        assert mark(call, name, 1, "drop", to="decisions") == status
         form = call(name, "POST", f"/jobs/{job}/images/1/decide", data={"mark": "drop"})
         assert form.status_code == status
-    assert mark("stranger", 1, "drop", to="decisions") == 404
-    assert mark("owner", 1, "relabel", "horse", to="decisions") == 422
+    assert mark(call, "stranger", 1, "drop", to="decisions") == 404
+    assert mark(call, "owner", 1, "relabel", "horse", to="decisions") == 422
     assert call("owner", "GET", "reviewers").json()["agreement"]["adjudicated"] == 1
 
 

@@ -6,16 +6,15 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from starlette.testclient import TestClient
 from structlog.testing import capture_logs
 
 from api.jobs.queue import record_heartbeat
 from api.storage.tables import METADATA
 from difficulty_service.backbones import BACKBONES, list_backbones
 from tests.factories import write_hub_file
-from tests.service import client_of, services_in
+from tests.service import ServiceClient, client_of
 
-Start = Callable[..., TestClient]
+Start = Callable[..., ServiceClient]
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def test_without_a_worker_the_service_is_not_ready(start: Start) -> None:
 
 def test_with_a_live_worker_the_service_is_ready(start: Start) -> None:
     client = start()
-    record_heartbeat(services_in(client).engine, "ant", "cpu", None, 0)
+    record_heartbeat(client.engine, "ant", "cpu", None, 0)
 
     response = client.get("/readyz")
 
@@ -63,7 +62,7 @@ def test_a_database_without_its_tables_is_not_ready_and_reveals_nothing(
     start: Start, tmp_path: Path
 ) -> None:
     client = start()
-    with services_in(client).engine.begin() as connection:
+    with client.engine.begin() as connection:
         METADATA.drop_all(connection)
         connection.exec_driver_sql("DELETE FROM alembic_version")
 
@@ -83,12 +82,12 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "hub"
 
 
-def defaults_of(client: TestClient) -> list[str]:
+def defaults_of(client: ServiceClient) -> list[str]:
     backbones = client.get("/v1/backbones").json()["backbones"]
     return [each["name"] for each in backbones if each["default"]]
 
 
-def submitted(client: TestClient, folder: Path, **options: object) -> str:
+def submitted(client: ServiceClient, folder: Path, **options: object) -> str:
     """The backbone of a new job that names none."""
     (folder / "photos" / "cat").mkdir(parents=True, exist_ok=True)
     body = {"dataset": {"root": "all", "path": "photos"}, **options}

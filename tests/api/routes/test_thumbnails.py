@@ -6,12 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fastapi.testclient import TestClient
 from PIL import Image
 
 from api.jobs.store import Job
 from api.settings import Settings
-from tests.service import assert_problem, services_in
+from tests.service import ServiceClient, assert_problem
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def address(settings: Settings, finished: Callable[[], Job]) -> str:
 
 @pytest.mark.usefixtures("new_interpreters")
 def test_a_client_that_has_the_thumbnail_need_not_fetch_it_again(
-    client: TestClient, address: str
+    client: ServiceClient, address: str
 ) -> None:
     whole = client.get(address)
     etag = whole.headers["ETag"]
@@ -40,7 +39,7 @@ def test_a_client_that_has_the_thumbnail_need_not_fetch_it_again(
 
 
 def test_a_full_disk_is_named_where_a_thumbnail_cannot_be_written(
-    client: TestClient, address: str, monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_args: object, **_options: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "/srv/thumbnails/x")
@@ -55,9 +54,9 @@ def test_a_full_disk_is_named_where_a_thumbnail_cannot_be_written(
 
 
 def test_a_job_that_is_deleted_before_its_thumbnail_is_sent_is_not_found(
-    client: TestClient, address: str, monkeypatch: pytest.MonkeyPatch
+    client: ServiceClient, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    thumbnails = services_in(client).thumbnails
+    thumbnails = client.services.thumbnails
     stored = thumbnails.stored
 
     def stored_and_deleted(wanted: object) -> Path:

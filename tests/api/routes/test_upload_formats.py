@@ -9,10 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fastapi.testclient import TestClient
 
-from api.settings import Settings
-from tests.service import assert_problem, client_of
+from tests.service import ServiceClient, announce, assert_problem, client_of
 
 
 def parquet(**columns: Any) -> bytes:  # noqa: ANN401
@@ -67,33 +65,29 @@ BAD: list[tuple[str, Callable[[], bytes]]] = [
 
 @pytest.mark.parametrize(("form", "make"), BAD)
 def test_a_file_of_another_format_is_refused_and_can_be_deleted(
-    client: TestClient,
-    settings: Settings,
-    form: str,
-    make: Callable[[], bytes],
-    announce: Callable[..., str],
+    client: ServiceClient, form: str, make: Callable[[], bytes]
 ) -> None:
     data = make()
-    address = announce(form, len(data))
+    address = announce(client, form, len(data))
 
     answer = client.put(address, content=data)
 
     assert answer.status_code == 422
     assert answer.json()["type"] == "/problems/unreadable"
-    assert str(settings.data_dir) not in answer.text
+    assert str(client.settings.data_dir) not in answer.text
     assert client.get(address).json()["state"] == "open"
     assert client.delete(address).status_code == 204
     assert client.get(address).status_code == 404
-    assert list(settings.upload_dir.iterdir()) == []
+    assert list(client.settings.upload_dir.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("form", "data"), [("tar", tar(2)), ("parquet", parquet(image=[b"x"], label=[1]))]
 )
 def test_good_files_of_every_format_are_accepted(
-    client: TestClient, form: str, data: bytes, announce: Callable[..., str]
+    client: ServiceClient, form: str, data: bytes
 ) -> None:
-    address = announce(form, len(data))
+    address = announce(client, form, len(data))
 
     assert client.put(address, content=data).json()["state"] == "complete"
 

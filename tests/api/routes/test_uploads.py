@@ -5,7 +5,7 @@ import io
 import os
 import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +27,7 @@ from api.uploads.store import get_upload, locked, upload_path
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.datasets.storage import boundary_at
+from tests.service import announce
 
 LIMIT = 300_000
 
@@ -65,9 +66,9 @@ def photos() -> bytes:
 
 
 def test_an_upload_in_parts_is_the_file_that_was_sent(
-    client: TestClient, settings: Settings, photos: bytes, announce: Callable[..., str]
+    client: TestClient, settings: Settings, photos: bytes
 ) -> None:
-    address = announce(size=len(photos))
+    address = announce(client, size=len(photos))
 
     first = client.put(address, content=photos[:700])
     told = client.head(address)
@@ -84,9 +85,9 @@ def test_an_upload_in_parts_is_the_file_that_was_sent(
 
 
 def test_an_upload_of_unknown_size_is_completed_by_the_client(
-    client: TestClient, photos: bytes, announce: Callable[..., str]
+    client: TestClient, photos: bytes
 ) -> None:
-    address = announce()
+    address = announce(client)
     client.put(address, content=photos)
 
     done = client.put(f"{address}?offset={len(photos)}&complete=true")
@@ -97,9 +98,9 @@ def test_an_upload_of_unknown_size_is_completed_by_the_client(
 
 @pytest.mark.parametrize("offset", [0, 10, 5000])
 def test_a_wrong_offset_is_answered_with_the_right_one(
-    client: TestClient, photos: bytes, offset: int, announce: Callable[..., str]
+    client: TestClient, photos: bytes, offset: int
 ) -> None:
-    address = announce()
+    address = announce(client)
     client.put(address, content=photos[:100])
 
     answer = client.put(f"{address}?offset={offset}", content=b"x")
@@ -109,10 +110,8 @@ def test_a_wrong_offset_is_answered_with_the_right_one(
     assert client.get(address).json()["received"] == 100
 
 
-def test_a_complete_upload_takes_no_more(
-    client: TestClient, photos: bytes, announce: Callable[..., str]
-) -> None:
-    address = announce(size=len(photos))
+def test_a_complete_upload_takes_no_more(client: TestClient, photos: bytes) -> None:
+    address = announce(client, size=len(photos))
     client.put(address, content=photos)
 
     assert client.put(f"{address}?offset={len(photos)}", content=b"x").status_code == 413
@@ -133,20 +132,16 @@ def test_a_complete_upload_takes_no_more(
         (f"bytes 0-{LIMIT}/*", 413),
     ],
 )
-def test_a_range_that_does_not_fit_is_refused(
-    client: TestClient, header: str, status: int, announce: Callable[..., str]
-) -> None:
-    address = announce()
+def test_a_range_that_does_not_fit_is_refused(client: TestClient, header: str, status: int) -> None:
+    address = announce(client)
 
     answer = client.put(address, content=b"abcd", headers={"Content-Range": header.encode()})
 
     assert answer.status_code == status
 
 
-def test_the_size_cannot_change_on_the_way(
-    client: TestClient, announce: Callable[..., str]
-) -> None:
-    address = announce(size=10)
+def test_the_size_cannot_change_on_the_way(client: TestClient) -> None:
+    address = announce(client, size=10)
 
     answer = client.put(address, content=b"abcd", headers={"Content-Range": "bytes 0-3/11"})
 
@@ -154,10 +149,10 @@ def test_the_size_cannot_change_on_the_way(
 
 
 def test_a_body_that_is_too_large_is_refused_by_its_declared_and_by_its_actual_length(
-    client: TestClient, settings: Settings, announce: Callable[..., str]
+    client: TestClient, settings: Settings
 ) -> None:
     said = client.post("/v1/uploads", json={"format": "tar", "size": LIMIT + 1})
-    address = announce()
+    address = announce(client)
 
     declared = client.put(address, content=bytes(LIMIT + 1))
     streamed = client.put(address, content=(bytes(1000) for _ in range(LIMIT // 1000 + 1)))
@@ -168,9 +163,9 @@ def test_a_body_that_is_too_large_is_refused_by_its_declared_and_by_its_actual_l
 
 
 def test_two_requests_at_once_do_not_mix(
-    client: TestClient, settings: Settings, photos: bytes, announce: Callable[..., str]
+    client: TestClient, settings: Settings, photos: bytes
 ) -> None:
-    address = announce()
+    address = announce(client)
     path = upload_path(settings, address.rpartition("/")[2], "zip")
 
     with locked(path):
@@ -181,10 +176,8 @@ def test_two_requests_at_once_do_not_mix(
     assert client.put(address, content=photos).status_code == 200
 
 
-def test_concurrent_requests_store_each_byte_once(
-    client: TestClient, photos: bytes, announce: Callable[..., str]
-) -> None:
-    address = announce()
+def test_concurrent_requests_store_each_byte_once(client: TestClient, photos: bytes) -> None:
+    address = announce(client)
     statuses = []
 
     def send() -> None:
@@ -201,9 +194,9 @@ def test_concurrent_requests_store_each_byte_once(
 
 
 def test_a_full_disk_is_answered_with_the_offset_to_resume_at(
-    client: TestClient, photos: bytes, monkeypatch: pytest.MonkeyPatch, announce: Callable[..., str]
+    client: TestClient, photos: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address = announce()
+    address = announce(client)
     client.put(address, content=photos[:100])
 
     def full(descriptor: int, data: bytes) -> None:
@@ -221,9 +214,9 @@ def test_a_full_disk_is_answered_with_the_offset_to_resume_at(
 
 
 def test_a_key_neither_sees_nor_changes_what_belongs_to_another(
-    client: TestClient, sqlite_engine: Engine, announce: Callable[..., str]
+    client: TestClient, sqlite_engine: Engine
 ) -> None:
-    address = announce()
+    address = announce(client)
     other = {"x-owner": "other"}
 
     answers = [
@@ -238,10 +231,8 @@ def test_a_key_neither_sees_nor_changes_what_belongs_to_another(
     assert get_upload(sqlite_engine, None, address.rpartition("/")[2]) is not None
 
 
-def test_uploads_are_listed_newest_first_page_by_page(
-    client: TestClient, announce: Callable[..., str]
-) -> None:
-    made = [announce().rpartition("/")[2] for _ in range(3)]
+def test_uploads_are_listed_newest_first_page_by_page(client: TestClient) -> None:
+    made = [announce(client).rpartition("/")[2] for _ in range(3)]
 
     page = client.get("/v1/uploads?limit=2").json()["uploads"]
     rest = client.get(f"/v1/uploads?before={page[-1]['id']}").json()["uploads"]

@@ -246,9 +246,7 @@ def end_all_sessions(engine: Engine) -> None:
     other.dispose()
 
 
-def test_connections_that_died_while_they_were_idle_are_replaced(
-    postgresql_engine: Engine,
-) -> None:
+def test_connections_that_died_while_they_were_idle_are_replaced(postgresql_engine: Engine) -> None:
     with postgresql_engine.connect() as one, postgresql_engine.connect() as two:
         one.execute(select(WORKERS))
         two.execute(select(WORKERS))

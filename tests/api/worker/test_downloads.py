@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import timm
 import torch
-from fastapi.testclient import TestClient
 from safetensors.torch import save
 
 from api.jobs.queue import Progress, claim, heartbeat
@@ -18,7 +17,7 @@ from difficulty_service.backbones.downloads import DownloadProgress
 from difficulty_service.base.errors import WeightsTooLarge
 from tests.api.worker.bench import Bench
 from tests.hub import Hub, serving, use_hub
-from tests.service import client_of, services_in
+from tests.service import ServiceClient, client_of
 
 BACKBONE = "timm:test_resnet.r160_in1k"
 MEGABYTE = 10**6
@@ -69,7 +68,7 @@ def test_the_owner_of_a_job_sees_its_download_as_long_as_it_goes_on(tmp_path: Pa
     roots = {"photos": str(tmp_path / "photos")}
     with client_of(tmp_path / "data", roots=roots) as client:
         job = claimed_job(client)
-        engine = services_in(client).engine
+        engine = client.engine
         address = f"/v1/jobs/{job.id}"
         downloading = Progress(download=DownloadProgress(120 * MEGABYTE, 400 * MEGABYTE))
 
@@ -86,10 +85,10 @@ def test_the_owner_of_a_job_sees_its_download_as_long_as_it_goes_on(tmp_path: Pa
     assert later is None
 
 
-def claimed_job(client: TestClient) -> Job:
+def claimed_job(client: ServiceClient) -> Job:
     body = {"dataset": {"root": "photos", "path": "train"}, "backbone": "builtin"}
     client.post("/v1/jobs", json=body).raise_for_status()
-    job = claim(services_in(client).engine, "worker", "cpu", 60.0)
+    job = claim(client.engine, "worker", "cpu", 60.0)
     assert job is not None
     return job
 

@@ -92,6 +92,7 @@ def test_a_job_that_takes_too_long_is_ended_although_it_makes_progress(bench: Be
 
 @pytest.mark.slow
 def test_an_image_that_takes_too_long_is_named(bench: Bench) -> None:
+    # Python decodes numbers as text, which takes seconds even for as many as are allowed.
     (bench.photos / "cat" / "slow.ppm").write_bytes(
         b"P3 1990 2000 255\n" + b"1 " * (3 * 1990 * 2000)
     )

@@ -89,9 +89,7 @@ def test_the_time_of_all_attempts_is_added_up(engine: Engine) -> None:
     assert running.worked > first
 
 
-def test_a_cancelled_job_is_ended_at_once_and_stops_at_its_next_check(
-    engine: Engine,
-) -> None:
+def test_a_cancelled_job_is_ended_at_once_and_stops_at_its_next_check(engine: Engine) -> None:
     job = claimed(engine)
 
     with tracked(engine, job) as running:

@@ -1,14 +1,12 @@
 """A root may have credentials in its address; nothing of the address reaches a client or a log."""
 
 import io
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 import boto3
 import pyarrow.parquet as pq
 import pytest
-import structlog
 from moto.server import ThreadedMotoServer
 from sqlalchemy import Engine, text
 from starlette.testclient import TestClient
@@ -19,6 +17,7 @@ from api.jobs.folders import look_into
 from api.logs import printable_settings, set_up_logging
 from api.settings import Settings
 from tests.api.worker.bench import Bench
+from tests.service import logging_restored
 
 KEY, SECRET, BUCKET = "AKIAQ2WESRXT", "h3dgehog/s3cr3t", "tenants-pictures"
 CREDENTIALS = (KEY, "h3dgehog", "s3cr3t")
@@ -52,15 +51,10 @@ def settings(settings: Settings, photos: Path) -> Iterator[Settings]:
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
     stream = io.StringIO()
-    set_up_logging(Settings(), stream)
-    yield stream
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
-    structlog.reset_defaults()
+    with logging_restored():
+        set_up_logging(Settings(), stream)
+        yield stream
 
 
 def everything_in(engine: Engine) -> str:

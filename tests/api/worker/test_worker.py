@@ -215,6 +215,7 @@ def test_the_second_signal_ends_the_process_at_once(
 
 
 def test_a_pattern_that_no_file_matches_fails_and_the_next_job_runs(bench: Bench) -> None:
+    # As a job that was submitted before such patterns were refused.
     hostile = bench.submit(dataset={"root": "pictures", "path": "**/" * 100 + "*.parquet"})
     job = bench.submit()
 

@@ -3,10 +3,9 @@
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx2
 import numpy as np
@@ -18,48 +17,14 @@ from PIL import Image
 from api.settings import Settings
 from api.storage.database import open_database
 from api.storage.keys import create_key
+from tests.browser.explorer.service import TIMEOUT, Explorer, scored
+from tests.browser.kinds import BrowserContext, Page
 from tests.factories import unpack_map
 from tests.service import listening_url
-
-if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page
 
 CLASSES = ("bird", "<b>cat<", "dog")
 EACH = 40
 HOSTILE = "=1+1<img src=x onerror=alert(1)>.png"
-TIMEOUT = 120.0
-
-
-@dataclass(frozen=True)
-class Explorer:
-    """A running service."""
-
-    url: str  # address that it listens on
-    secret: str  # a key with the scope write
-    read_only: str  # a key with the scope read-all
-    job: str  # id of a finished job
-    scores: list[dict[str, Any]]  # rows of its score file
-    folder: Path  # folder with the images that jobs may read
-
-    def client(self) -> httpx2.Client:
-        """A client with the key."""
-        headers = {"Authorization": f"Bearer {self.secret}"}
-        return httpx2.Client(base_url=self.url, headers=headers, timeout=TIMEOUT)
-
-    def score(self, path: str) -> str:
-        """Id of a new job about a folder or file below the root, once it has succeeded."""
-        with self.client() as client:
-            return scored(client, path)
-
-
-def scored(client: httpx2.Client, path: str) -> str:
-    """Id of a new job about a folder or file below the root, once it has succeeded."""
-    body = {"dataset": {"root": "photos", "path": path}}
-    job = client.post("/v1/jobs", json=body).raise_for_status().json()
-    client.get(job["links"]["events"])  # until it has ended
-    job = client.get(job["links"]["self"]).raise_for_status().json()
-    assert job["state"] == "succeeded", job["error"]
-    return str(job["id"])
 
 
 @pytest.fixture(scope="session")
@@ -130,19 +95,19 @@ def no_marks(explorer: Explorer) -> None:
 
 @pytest.fixture
 def new_context(
-    make_context: Callable[..., "BrowserContext"], explorer: Explorer
-) -> Callable[..., "BrowserContext"]:
+    make_context: Callable[..., BrowserContext], explorer: Explorer
+) -> Callable[..., BrowserContext]:
     """Makes a profile of the browser that may only ask the service."""
     return lambda **options: make_context((explorer.url,), base_url=explorer.url, **options)
 
 
 @pytest.fixture
-def context(new_context: Callable[..., "BrowserContext"], explorer: Explorer) -> "BrowserContext":
+def context(new_context: Callable[..., BrowserContext], explorer: Explorer) -> BrowserContext:
     """A signed-in profile."""
     return signed_in(new_context(), explorer.secret)
 
 
-def signed_in(context: "BrowserContext", secret: str) -> "BrowserContext":
+def signed_in(context: BrowserContext, secret: str) -> BrowserContext:
     answer = context.request.post("/sign-in", form={"key": secret, "next": "/"}, max_redirects=0)
     assert answer.status == 303
     return context
@@ -150,27 +115,27 @@ def signed_in(context: "BrowserContext", secret: str) -> "BrowserContext":
 
 @pytest.fixture
 def signed_in_page(
-    new_context: Callable[..., "BrowserContext"], explorer: Explorer
-) -> Callable[..., "Page"]:
+    new_context: Callable[..., BrowserContext], explorer: Explorer
+) -> Callable[..., Page]:
     """Opens a page of a new profile, signed in with the key that may write or with another."""
 
-    def open_page(secret: str = explorer.secret, **options: Any) -> "Page":  # noqa: ANN401
+    def open_page(secret: str = explorer.secret, **options: Any) -> Page:  # noqa: ANN401
         return signed_in(new_context(**options), secret).new_page()
 
     return open_page
 
 
 @pytest.fixture
-def page(context: "BrowserContext") -> "Page":
+def page(context: BrowserContext) -> Page:
     """A page of the signed-in profile."""
     return context.new_page()
 
 
 @pytest.fixture
-def open_map(explorer: Explorer) -> Callable[["Page"], "Page"]:
+def open_map(explorer: Explorer) -> Callable[[Page], Page]:
     """Opens the map of two directions, with its points, in a page; the t-SNE is never ready."""
 
-    def open_plane(page: "Page") -> "Page":
+    def open_plane(page: Page) -> Page:
         waiting = {"share": 0.4, "failure": None}
         page.route("**/map/tsne", lambda route: route.fulfill(status=202, json=waiting))
         page.goto(f"/jobs/{explorer.job}/map")
@@ -181,7 +146,7 @@ def open_map(explorer: Explorer) -> Callable[["Page"], "Page"]:
 
 
 @pytest.fixture
-def map_page(page: "Page", open_map: Callable[["Page"], "Page"]) -> "Page":
+def map_page(page: Page, open_map: Callable[[Page], Page]) -> Page:
     """A page with the map of two directions."""
     return open_map(page)
 
@@ -198,10 +163,10 @@ MARGIN = 12
 
 
 @pytest.fixture
-def places(points: dict[str, Any]) -> Callable[["Page"], np.ndarray]:
+def places(points: dict[str, Any]) -> Callable[[Page], np.ndarray]:
     """Where the points of the whole map are in the window. Shape (points, 2)."""
 
-    def find(page: "Page") -> np.ndarray:
+    def find(page: Page) -> np.ndarray:
         page.locator("#map-canvas").scroll_into_view_if_needed()
         box = page.locator("#map-canvas").bounding_box()
         x, y = points["positions"].reshape(-1, 2).T / 65535
@@ -214,11 +179,11 @@ def places(points: dict[str, Any]) -> Callable[["Page"], np.ndarray]:
 
 @pytest.fixture
 def draw_around(
-    points: dict[str, Any], places: Callable[["Page"], np.ndarray]
+    points: dict[str, Any], places: Callable[[Page], np.ndarray]
 ) -> Callable[..., list[int]]:
     """Drags the mouse around some points with a key; gives the rows of all points inside."""
 
-    def draw(page: "Page", chosen: list[int], key: str | None = "Shift") -> list[int]:
+    def draw(page: Page, chosen: list[int], key: str | None = "Shift") -> list[int]:
         all_places = places(page)
         low, high = all_places[chosen].min(0) - 3, all_places[chosen].max(0) + 3
         (left, top), (right, bottom) = low, high

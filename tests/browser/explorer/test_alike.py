@@ -1,18 +1,14 @@
 """Images like one are a list to mark, reached from the page of one image or by a key."""
 
-from typing import TYPE_CHECKING, Any
-
 import pytest
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-Explorer = Any  # of conftest.py, which tests cannot import
+from tests.browser.explorer.service import Explorer
+from tests.browser.kinds import Page
 
 pytestmark = pytest.mark.usefixtures("no_marks")
 
 
-def test_images_like_one_are_selected_and_marked_together(page: "Page", explorer: Explorer) -> None:
+def test_images_like_one_are_selected_and_marked_together(page: Page, explorer: Explorer) -> None:
     address = f"/jobs/{explorer.job}/images"
     page.goto(f"{address}/3")
     strip = page.locator("#similar a").evaluate_all("all => all.map(each => each.pathname)")
@@ -35,7 +31,7 @@ def test_images_like_one_are_selected_and_marked_together(page: "Page", explorer
 
 
 def test_a_list_of_images_like_one_becomes_a_list_of_all_again(
-    page: "Page", explorer: Explorer
+    page: Page, explorer: Explorer
 ) -> None:
     page.goto(f"/jobs/{explorer.job}/images?like=3")
 

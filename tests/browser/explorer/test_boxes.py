@@ -1,16 +1,12 @@
 """Boxes of objects are reviewed in the service by keyboard, with the mark that only they have."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.boxed_images import many_scenes, write_coco
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-Explorer = Any  # of conftest.py, which tests cannot import
+from tests.browser.explorer.service import Explorer
+from tests.browser.kinds import Page
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +35,7 @@ def decisions_of(explorer: Explorer, job: str) -> dict[int, str]:
 
 
 def test_boxes_are_marked_and_found_again_by_keyboard(
-    page: "Page", explorer: Explorer, unmarked: str
+    page: Page, explorer: Explorer, unmarked: str
 ) -> None:
     page.goto(f"/jobs/{unmarked}/images?sort=file")
     page.locator(".look").first.focus()
@@ -62,7 +58,7 @@ def test_boxes_are_marked_and_found_again_by_keyboard(
 
 
 def test_the_page_of_one_box_says_that_it_is_off_and_goes_on(
-    page: "Page", explorer: Explorer, unmarked: str
+    page: Page, explorer: Explorer, unmarked: str
 ) -> None:
     page.goto(f"/jobs/{unmarked}/images/0?sort=file")
     page.locator("#decisions .undo:visible").wait_for()  # scripts have run
@@ -78,7 +74,7 @@ def test_the_page_of_one_box_says_that_it_is_off_and_goes_on(
     assert decisions_of(explorer, unmarked) == {0: "misplaced", 1: "misplaced"}
 
 
-def test_several_boxes_are_off_at_once(page: "Page", explorer: Explorer, unmarked: str) -> None:
+def test_several_boxes_are_off_at_once(page: Page, explorer: Explorer, unmarked: str) -> None:
     page.goto(f"/jobs/{unmarked}/images?sort=file&q=scene003")
     page.get_by_text("Mark all 3 filtered").click()
 
@@ -88,7 +84,7 @@ def test_several_boxes_are_off_at_once(page: "Page", explorer: Explorer, unmarke
     assert {*decisions_of(explorer, unmarked).values()} == {"misplaced"}
 
 
-def test_images_that_are_no_boxes_cannot_be_misplaced(page: "Page", explorer: Explorer) -> None:
+def test_images_that_are_no_boxes_cannot_be_misplaced(page: Page, explorer: Explorer) -> None:
     page.goto(f"/jobs/{explorer.job}/images?margin=0")
     with explorer.client() as client:
         body = {"marks": [{"row": 0, "decision": {"mark": "misplaced"}}]}

@@ -2,13 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.browser.kinds import Findings, OpenPage
-
-Explorer = Any  # of conftest.py, which tests cannot import
+from tests.browser.explorer.service import Explorer
+from tests.browser.kinds import OpenPage
+from tests.browser.reports import axe_findings
 
 CAMERA = '<img src=x onerror="alert(1)">'
 LONG = "x" * 300
@@ -30,12 +29,7 @@ def table(explorer: Explorer, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("look", ["light", "dark", "without scripts"])
 def test_a_table_is_attached_filters_the_images_and_is_removed(
-    axe_findings: Findings,
-    signed_in_page: OpenPage,
-    explorer: Explorer,
-    table: Path,
-    problems: list[str],
-    look: str,
+    signed_in_page: OpenPage, explorer: Explorer, table: Path, problems: list[str], look: str
 ) -> None:
     scripts = look != "without scripts"
     page = signed_in_page(

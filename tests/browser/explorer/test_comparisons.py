@@ -1,12 +1,10 @@
 """Finished jobs are compared on a page, in a real browser and by keyboard."""
 
-from typing import Any
-
 import pytest
 
-from tests.browser.kinds import Findings, OpenPage
-
-Explorer = Any  # of conftest.py, which tests cannot import
+from tests.browser.explorer.service import Explorer
+from tests.browser.kinds import OpenPage
+from tests.browser.reports import axe_findings
 
 COMPARED_WITHIN = 300_000  # milliseconds, for a process that loads PyTorch on a busy machine
 
@@ -19,12 +17,7 @@ def twin(explorer: Explorer) -> str:
 
 @pytest.mark.parametrize("look", ["light", "dark"])
 def test_copies_are_asked_for_by_keyboard_and_shown_side_by_side(
-    axe_findings: Findings,
-    signed_in_page: OpenPage,
-    explorer: Explorer,
-    twin: str,
-    problems: list[str],
-    look: str,
+    signed_in_page: OpenPage, explorer: Explorer, twin: str, problems: list[str], look: str
 ) -> None:
     page = signed_in_page(color_scheme=look, viewport={"width": 390, "height": 800})
     page.goto(f"/jobs/{explorer.job}")

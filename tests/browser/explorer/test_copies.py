@@ -1,13 +1,12 @@
 """Copies are decided about on a page of the service, in light and dark and on a phone."""
 
 import shutil
-from typing import Any
 
 import pytest
 
-from tests.browser.kinds import Findings, OpenPage
-
-Explorer = Any  # of conftest.py, which tests cannot import
+from tests.browser.explorer.service import Explorer
+from tests.browser.kinds import OpenPage
+from tests.browser.reports import axe_findings
 
 
 @pytest.fixture
@@ -26,12 +25,7 @@ def copied(explorer: Explorer) -> str:
     [("light", "dog", ["dog", "keep"]), ("dark", "bird", ["keep", "bird"])],
 )
 def test_copies_with_different_labels_get_one_of_them(
-    axe_findings: Findings,
-    signed_in_page: OpenPage,
-    copied: str,
-    scheme: str,
-    label: str,
-    marks: list[str],
+    signed_in_page: OpenPage, copied: str, scheme: str, label: str, marks: list[str]
 ) -> None:
     page = signed_in_page(color_scheme=scheme, viewport={"width": 390, "height": 800})
     page.goto(f"/jobs/{copied}/copies")

@@ -2,17 +2,15 @@
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from tests.browser.explorer.service import Explorer
+from tests.browser.kinds import Page
+
 Error = pytest.importorskip("playwright.sync_api").Error
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-Explorer = Any  # of conftest.py, which tests cannot import
 
 PHOTOGRAPHS = 2000
 CLASSES = (
@@ -48,7 +46,7 @@ def photographs(explorer: Explorer, shared: Path) -> str:
 
 
 def test_their_progress_moves_and_every_page_shows_their_names_as_text(
-    page: "Page", explorer: Explorer, photographs: str
+    page: Page, explorer: Explorer, photographs: str
 ) -> None:
     page.goto("/")
     page.get_by_label("Folder or file below it").fill(photographs)
@@ -79,7 +77,7 @@ def test_their_progress_moves_and_every_page_shows_their_names_as_text(
         client.delete(f"/v1/jobs/{job.rpartition('/')[2]}").raise_for_status()
 
 
-def progress_of(page: "Page") -> list[float]:
+def progress_of(page: Page) -> list[float]:
     """The values that the progress of the open job has until its summary appears."""
     values: list[float] = []
     while page.locator("#progress").count():
@@ -98,6 +96,6 @@ def progress_of(page: "Page") -> list[float]:
     return values
 
 
-def page_of_classes(page: "Page", job: str) -> list[str]:
+def page_of_classes(page: Page, job: str) -> list[str]:
     page.goto(f"{job}/classes")
     return page.locator("tbody th").all_inner_texts()

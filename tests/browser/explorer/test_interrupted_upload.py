@@ -3,16 +3,12 @@
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-Explorer = Any  # of conftest.py, which tests cannot import
+from tests.browser.kinds import Page
 
 PART = 8 << 20
 BYTES_PER_SECOND = 4_000_000
@@ -33,7 +29,7 @@ def archive(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def offsets(page: "Page") -> list[int]:
+def offsets(page: Page) -> list[int]:
     """Where each part that the page sends begins."""
     found: list[int] = []
     page.on(
@@ -48,7 +44,7 @@ def offsets(page: "Page") -> list[int]:
 
 
 @pytest.fixture
-def set_network(page: "Page") -> Callable[..., None]:
+def set_network(page: Page) -> Callable[..., None]:
     """Sets the network of the page, which is as slow as a person's: there or away."""
     session = page.context.new_cdp_session(page)
     session.send("Network.enable")
@@ -62,19 +58,19 @@ def set_network(page: "Page") -> Callable[..., None]:
     return set_state
 
 
-def begin(page: "Page", archive: Path) -> None:
+def begin(page: Page, archive: Path) -> None:
     """Chooses the file on the form for a new job."""
     page.goto("/")
     page.get_by_label("Upload a file").check()
     page.locator("#file").set_input_files(archive)
 
 
-def second_part_begins(page: "Page") -> None:
+def second_part_begins(page: Page) -> None:
     page.get_by_text("large.zip: 8.4 of 18.9 MB").wait_for()
     page.wait_for_timeout(300)  # half of it is on its way
 
 
-def score(page: "Page") -> None:
+def score(page: Page) -> None:
     """Waits for the end of the upload and scores what has arrived."""
     page.get_by_text("large.zip has arrived.").wait_for()
     page.get_by_role("button", name="Score", exact=True).click()
@@ -82,7 +78,7 @@ def score(page: "Page") -> None:
 
 
 def test_an_upload_goes_on_after_the_network_was_away(
-    page: "Page",
+    page: Page,
     archive: Path,
     offsets: list[int],
     set_network: Callable[..., None],
@@ -105,7 +101,7 @@ def test_an_upload_goes_on_after_the_network_was_away(
 
 @pytest.mark.usefixtures("set_network")
 def test_an_upload_goes_on_when_the_same_file_is_chosen_after_a_reload(
-    page: "Page", archive: Path, offsets: list[int]
+    page: Page, archive: Path, offsets: list[int]
 ) -> None:
     begin(page, archive)
     second_part_begins(page)

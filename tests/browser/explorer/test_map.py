@@ -1,24 +1,13 @@
 """Points of the map are looked at, selected by a line around them, and marked."""
 
 import json
-from collections.abc import Callable
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
-from tests.browser.kinds import Findings, OpenPage
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page, Route
-
-Explorer = Any  # of conftest.py, which tests cannot import
-Points = dict[str, Any]
-
-Places = Callable[["Page"], np.ndarray]
-DrawAround = Callable[..., list[int]]
-OpenMap = Callable[["Page"], "Page"]
+from tests.browser.explorer.service import Explorer
+from tests.browser.kinds import DrawAround, OpenMap, OpenPage, Page, Places, Points, Route
+from tests.browser.reports import axe_findings
 
 pytestmark = pytest.mark.usefixtures("no_marks")
 
@@ -35,12 +24,12 @@ def stored(explorer: Explorer) -> dict[int, tuple[str, str | None]]:
     return {mark["row"]: (mark["mark"], mark["label"]) for mark in marks}
 
 
-def told(page: "Page", text: str) -> None:
+def told(page: Page, text: str) -> None:
     page.locator("#lasso-text").get_by_text(text).wait_for()
 
 
 def test_a_point_of_the_map_shows_its_image_and_leads_to_it(
-    map_page: "Page", explorer: Explorer, points: Points, places: Places
+    map_page: Page, explorer: Explorer, points: Points, places: Places
 ) -> None:
     assert sorted(points["rows"]) == list(range(len(explorer.scores)))
     x, y = places(map_page)[0]
@@ -55,9 +44,7 @@ def test_a_point_of_the_map_shows_its_image_and_leads_to_it(
     assert map_page.url == f"{explorer.url}/jobs/{explorer.job}/images/{row}"
 
 
-def test_the_picture_of_the_point_below_the_mouse_is_shown(
-    map_page: "Page", places: Places
-) -> None:
+def test_the_picture_of_the_point_below_the_mouse_is_shown(map_page: Page, places: Places) -> None:
     x, y = places(map_page)[5]
 
     map_page.mouse.move(x, y)
@@ -67,7 +54,7 @@ def test_the_picture_of_the_point_below_the_mouse_is_shown(
 
 
 def test_the_images_in_the_lasso_are_counted_and_listed(
-    map_page: "Page", points: Points, draw_around: DrawAround
+    map_page: Page, points: Points, draw_around: DrawAround
 ) -> None:
     inside = draw_around(map_page, of_class(points, "dog", 4))
     told(map_page, f"{len(inside)} in the lasso")
@@ -83,7 +70,7 @@ def test_the_images_in_the_lasso_are_counted_and_listed(
 
 
 def test_marks_of_a_lasso_are_stored_and_undone(
-    map_page: "Page", explorer: Explorer, points: Points, draw_around: DrawAround
+    map_page: Page, explorer: Explorer, points: Points, draw_around: DrawAround
 ) -> None:
     inside = draw_around(map_page, of_class(points, "bird", 5))
     earlier = {"row": inside[0], "decision": {"mark": "keep"}}
@@ -103,11 +90,7 @@ def test_marks_of_a_lasso_are_stored_and_undone(
 
 
 def test_of_many_marks_only_those_that_were_made_elsewhere_meanwhile_are_left_out(
-    map_page: "Page",
-    explorer: Explorer,
-    points: Points,
-    problems: list[str],
-    draw_around: DrawAround,
+    map_page: Page, explorer: Explorer, points: Points, problems: list[str], draw_around: DrawAround
 ) -> None:
     inside = draw_around(map_page, of_class(points, "bird", 5))
     map_page.get_by_role("button", name="Drop them").click()
@@ -126,7 +109,7 @@ def test_of_many_marks_only_those_that_were_made_elsewhere_meanwhile_are_left_ou
 
 
 def test_a_lasso_relabels_to_what_fits_best_or_to_a_chosen_class(
-    map_page: "Page", explorer: Explorer, draw_around: DrawAround
+    map_page: Page, explorer: Explorer, draw_around: DrawAround
 ) -> None:
     scores = explorer.scores
     inside = draw_around(map_page, list(range(len(scores))))
@@ -153,7 +136,7 @@ def test_a_lasso_relabels_to_what_fits_best_or_to_a_chosen_class(
 
 
 def test_parts_that_fail_are_counted_with_the_reason(
-    map_page: "Page",
+    map_page: Page,
     explorer: Explorer,
     problems: list[str],
     draw_around: DrawAround,
@@ -168,7 +151,7 @@ def test_parts_that_fail_are_counted_with_the_reason(
     draw_around(map_page, list(range(len(explorer.scores))))
     asked = []
 
-    def refuse_the_second(route: "Route") -> None:
+    def refuse_the_second(route: Route) -> None:
         asked.append(len(json.loads(route.request.post_data)["marks"]))
         if len(asked) == 2:
             route.fulfill(status=503, json={"detail": "the service is busy"})
@@ -189,7 +172,7 @@ def test_parts_that_fail_are_counted_with_the_reason(
 
 
 def test_an_unknown_class_is_refused_in_words(
-    map_page: "Page", problems: list[str], draw_around: DrawAround
+    map_page: Page, problems: list[str], draw_around: DrawAround
 ) -> None:
     draw_around(map_page, [0, 1])
 
@@ -201,7 +184,7 @@ def test_an_unknown_class_is_refused_in_words(
     problems.clear()
 
 
-def test_escape_clears_the_lasso(map_page: "Page", draw_around: DrawAround) -> None:
+def test_escape_clears_the_lasso(map_page: Page, draw_around: DrawAround) -> None:
     draw_around(map_page, [0, 1, 2])
     map_page.get_by_role("link", name="Show them").wait_for()
 
@@ -211,10 +194,7 @@ def test_escape_clears_the_lasso(map_page: "Page", draw_around: DrawAround) -> N
 
 
 def test_a_key_that_may_only_read_selects_but_sees_no_marks_to_give(
-    signed_in_page: OpenPage,
-    explorer: Explorer,
-    draw_around: DrawAround,
-    open_map: OpenMap,
+    signed_in_page: OpenPage, explorer: Explorer, draw_around: DrawAround, open_map: OpenMap
 ) -> None:
     page = open_map(signed_in_page(explorer.read_only))
     inside = draw_around(page, [0, 1, 2])
@@ -225,9 +205,7 @@ def test_a_key_that_may_only_read_selects_but_sees_no_marks_to_give(
 
 
 def test_a_finger_draws_once_the_lasso_is_switched_on(
-    signed_in_page: OpenPage,
-    places: Places,
-    open_map: OpenMap,
+    signed_in_page: OpenPage, places: Places, open_map: OpenMap
 ) -> None:
     options = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
     page = open_map(signed_in_page(**options))
@@ -254,11 +232,7 @@ def test_a_finger_draws_once_the_lasso_is_switched_on(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_while_points_are_selected(
-    axe_findings: Findings,
-    signed_in_page: OpenPage,
-    scheme: str,
-    draw_around: DrawAround,
-    open_map: OpenMap,
+    signed_in_page: OpenPage, scheme: str, draw_around: DrawAround, open_map: OpenMap
 ) -> None:
     page = open_map(signed_in_page(color_scheme=scheme))
     inside = draw_around(page, [0, 1, 2])
@@ -269,7 +243,7 @@ def test_axe_finds_nothing_while_points_are_selected(
 
 
 def test_a_line_around_points_is_drawn_again_in_the_colour_of_another_theme(
-    map_page: "Page", points: Points, draw_around: DrawAround
+    map_page: Page, points: Points, draw_around: DrawAround
 ) -> None:
     drawn = "document.getElementById('lasso-canvas').toDataURL()"
     changed = f"light => {drawn} !== light"

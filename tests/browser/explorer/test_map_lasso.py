@@ -1,31 +1,21 @@
 """A selection on the map is drawn by several lines, looked at, and listed."""
 
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from tests.browser.kinds import OpenPage
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-Explorer = Any  # of conftest.py, which tests cannot import
-Points = dict[str, Any]
-Places = Callable[["Page"], np.ndarray]
-DrawAround = Callable[..., list[int]]
-OpenMap = Callable[["Page"], "Page"]
+from tests.browser.explorer.service import Explorer
+from tests.browser.kinds import DrawAround, OpenMap, OpenPage, Page, Points
 
 pytestmark = pytest.mark.usefixtures("no_marks")
 
 
-def told(page: "Page", text: str) -> None:
+def told(page: Page, text: str) -> None:
     page.locator("#lasso-text").get_by_text(text, exact=True).wait_for()
 
 
-def listed(page: "Page") -> list[int]:
+def listed(page: Page) -> list[int]:
     """Rows of the images that "Show them" leads to."""
     href = page.get_by_role("link", name="Show them").get_attribute("href")
     answer = page.request.get(f"{href}&sort=file")
@@ -34,7 +24,7 @@ def listed(page: "Page") -> list[int]:
 
 
 def test_shift_adds_alt_takes_out_and_each_line_is_undone(
-    map_page: "Page", draw_around: DrawAround, points: Points
+    map_page: Page, draw_around: DrawAround, points: Points
 ) -> None:
     dogs, birds = (np.flatnonzero(points["labels"] == label).tolist() for label in (2, 0))
 
@@ -59,7 +49,7 @@ def test_shift_adds_alt_takes_out_and_each_line_is_undone(
 
 
 def test_with_the_lasso_on_a_line_selects_anew_or_as_it_is_chosen(
-    map_page: "Page", draw_around: DrawAround
+    map_page: Page, draw_around: DrawAround
 ) -> None:
     map_page.get_by_role("button", name="Lasso", exact=True).click()
 
@@ -75,7 +65,7 @@ def test_with_the_lasso_on_a_line_selects_anew_or_as_it_is_chosen(
     told(map_page, "No image is in the lasso.")
 
 
-def test_at_most_eight_lines_are_drawn(map_page: "Page", draw_around: DrawAround) -> None:
+def test_at_most_eight_lines_are_drawn(map_page: Page, draw_around: DrawAround) -> None:
     for _ in range(8):
         draw_around(map_page, [0, 1])
     draw_around(map_page, [5, 6])
@@ -85,7 +75,7 @@ def test_at_most_eight_lines_are_drawn(map_page: "Page", draw_around: DrawAround
 
 
 def test_the_hardest_of_the_selection_are_pictured(
-    map_page: "Page", draw_around: DrawAround, points: Points
+    map_page: Page, draw_around: DrawAround, points: Points
 ) -> None:
     draw_around(map_page, list(range(120)))
 
@@ -105,9 +95,7 @@ def test_the_hardest_of_the_selection_are_pictured(
 
 
 def test_the_bar_of_marks_covers_no_action_of_the_lasso(
-    signed_in_page: OpenPage,
-    open_map: OpenMap,
-    draw_around: DrawAround,
+    signed_in_page: OpenPage, open_map: OpenMap, draw_around: DrawAround
 ) -> None:
     page = open_map(signed_in_page(viewport={"width": 1280, "height": 800}))
     draw_around(page, list(range(120)))
@@ -129,7 +117,7 @@ def test_the_bar_of_marks_covers_no_action_of_the_lasso(
 
 
 def test_the_better_map_waits_while_images_are_selected(
-    page: "Page", explorer: Explorer, draw_around: DrawAround
+    page: Page, explorer: Explorer, draw_around: DrawAround
 ) -> None:
     pytest.importorskip("openTSNE", reason="the extra `map` is not installed")
     with explorer.client() as client:

@@ -1,15 +1,12 @@
 """The map asks for its points at an address of their own, and draws them."""
 
 import re
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-Explorer = Any  # of conftest.py, which tests cannot import
+from tests.browser.explorer.service import Explorer
+from tests.browser.kinds import Page
 
 
-def test_the_colours_of_the_map_are_chosen(map_page: "Page") -> None:
+def test_the_colours_of_the_map_are_chosen(map_page: Page) -> None:
     map_page.get_by_label("doubtful labels").check()
 
     assert map_page.locator("#map-key").inner_text().splitlines() == [
@@ -19,7 +16,7 @@ def test_the_colours_of_the_map_are_chosen(map_page: "Page") -> None:
 
 
 def test_the_map_is_asked_for_once_more_only_to_hear_that_it_has_not_changed(
-    page: "Page", explorer: Explorer
+    page: Page, explorer: Explorer
 ) -> None:
     with explorer.client() as client:
         while client.get(f"/jobs/{explorer.job}/map/tsne").status_code == 202:
@@ -36,7 +33,7 @@ def test_the_map_is_asked_for_once_more_only_to_hear_that_it_has_not_changed(
 
 
 def test_points_that_cannot_be_fetched_are_explained(
-    page: "Page", explorer: Explorer, problems: list[str]
+    page: Page, explorer: Explorer, problems: list[str]
 ) -> None:
     page.route("**/map/tsne", lambda route: route.fulfill(status=202, json={"share": 0.0}))
     page.route("**/map/points", lambda route: route.abort())

@@ -1,20 +1,14 @@
 """The map is zoomed and moved, coloured by any column, and drawn by either way."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from difficulty_service.reports.map_points import MapPoints
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-Explorer = Any  # of conftest.py, which tests cannot import
-Places = Callable[["Page"], np.ndarray]
-DrawAround = Callable[..., list[int]]
-OpenMap = Callable[["Page"], "Page"]
+from tests.browser.explorer.service import Explorer
+from tests.browser.kinds import DrawAround, OpenMap, Page, Places
 
 pytestmark = pytest.mark.usefixtures("no_marks")
 
@@ -32,32 +26,32 @@ COLOURS = """() => {
 }"""
 
 
-def drawing(page: "Page") -> str:
+def drawing(page: Page) -> str:
     """What is drawn on the map, once it is."""
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
     return str(page.evaluate("() => document.getElementById('map-canvas').toDataURL()"))
 
 
-def colours(page: "Page") -> set[tuple[int, ...]]:
+def colours(page: Page) -> set[tuple[int, ...]]:
     """Colours of opaque pixels of the map, sixteen steps each."""
     drawing(page)
     return {tuple(map(int, each.split(","))) for each in page.evaluate(COLOURS)}
 
 
-def is_shown(page: "Page", colour: str) -> bool:
+def is_shown(page: Page, colour: str) -> bool:
     """Whether some pixels have about a colour."""
     wanted = np.array([int(colour[start : start + 2], 16) for start in (1, 3, 5)]) / 16
     return any(np.abs(np.array(each) + 0.5 - wanted).max() <= 1.5 for each in colours(page))
 
 
-def row_under(page: "Page", x: float, y: float) -> int:
+def row_under(page: Page, x: float, y: float) -> int:
     page.mouse.move(x, y)
     picture = page.locator("#map-tip:not([hidden]) img")
     return int(picture.get_attribute("src").split("/")[-2])
 
 
 def test_the_wheel_zooms_at_the_mouse_and_dragging_moves_the_map(
-    map_page: "Page", places: Places
+    map_page: Page, places: Places
 ) -> None:
     x, y = places(map_page)[7]
     row = row_under(map_page, x, y)
@@ -75,7 +69,7 @@ def test_the_wheel_zooms_at_the_mouse_and_dragging_moves_the_map(
     assert map_page.get_by_role("button", name="Whole map").is_disabled()
 
 
-def test_keys_zoom_and_move_while_the_map_has_the_focus(map_page: "Page", places: Places) -> None:
+def test_keys_zoom_and_move_while_the_map_has_the_focus(map_page: Page, places: Places) -> None:
     whole = places(map_page)
     middle = np.argmin(((whole - whole.mean(0)) ** 2).sum(1))
     x, y = whole[middle]
@@ -95,7 +89,7 @@ def test_keys_zoom_and_move_while_the_map_has_the_focus(map_page: "Page", places
     assert map_page.evaluate("window.scrollY") == scrolled
 
 
-def test_two_fingers_zoom(map_page: "Page", places: Places) -> None:
+def test_two_fingers_zoom(map_page: Page, places: Places) -> None:
     x, y = places(map_page)[7]
     row = row_under(map_page, x, y)
     session = map_page.context.new_cdp_session(map_page)
@@ -116,7 +110,7 @@ def test_two_fingers_zoom(map_page: "Page", places: Places) -> None:
     assert row_under(map_page, x + 1, y) == row
 
 
-def test_a_class_of_the_key_is_highlighted_and_no_longer(map_page: "Page") -> None:
+def test_a_class_of_the_key_is_highlighted_and_no_longer(map_page: Page) -> None:
     classes = map_page.locator("#map-key button")
     names = classes.all_inner_texts()
     first, second = ("#4e79a7", "#f28e2b")
@@ -133,7 +127,7 @@ def test_a_class_of_the_key_is_highlighted_and_no_longer(map_page: "Page") -> No
     assert sorted(names) == sorted(("bird", "<b>cat<", "dog"))
 
 
-def test_marks_colour_the_map_as_they_are_made(map_page: "Page", draw_around: DrawAround) -> None:
+def test_marks_colour_the_map_as_they_are_made(map_page: Page, draw_around: DrawAround) -> None:
     map_page.get_by_label("marks", exact=True).check()
     map_page.locator("#map-key").get_by_text("no mark").wait_for()
     assert map_page.locator("#map-key li").all_inner_texts() == [
@@ -154,7 +148,7 @@ def test_marks_colour_the_map_as_they_are_made(map_page: "Page", draw_around: Dr
     assert (before, marked, is_shown(map_page, "#c0392b")) == (False, True, False)
 
 
-def test_any_column_colours_the_map(map_page: "Page") -> None:
+def test_any_column_colours_the_map(map_page: Page) -> None:
     script = """async () => {
         const { href } = document.querySelector("link[href$='map_colours.js']");
         const { colourBy } = await import(href);
@@ -182,7 +176,7 @@ def test_any_column_colours_the_map(map_page: "Page") -> None:
 
 
 def test_of_many_classes_others_than_the_most_frequent_are_highlighted(
-    page: "Page", open_map: OpenMap
+    page: Page, open_map: OpenMap
 ) -> None:
     labels = np.repeat(np.arange(24), np.arange(25, 1, -1)).astype("<i2")
     number = len(labels)
@@ -219,7 +213,7 @@ def test_of_many_classes_others_than_the_most_frequent_are_highlighted(
 
 
 def test_webgl_and_pixels_draw_the_same_points(
-    page: "Page", open_map: OpenMap, problems: list[str]
+    page: Page, open_map: OpenMap, problems: list[str]
 ) -> None:
     pixels = colours(open_map(page))
     page.add_init_script(
@@ -251,7 +245,7 @@ def test_webgl_and_pixels_draw_the_same_points(
 
 
 def test_the_better_map_is_swapped_in_and_keeps_zoom_and_colours(
-    page: "Page", explorer: Explorer, draw_around: DrawAround
+    page: Page, explorer: Explorer, draw_around: DrawAround
 ) -> None:
     pytest.importorskip("openTSNE", reason="the extra `map` is not installed")
     answers = iter([0.4, 0.8])
@@ -293,7 +287,7 @@ def test_the_better_map_is_swapped_in_and_keeps_zoom_and_colours(
 
 
 def test_the_whole_map_is_in_a_window_of_900_pixels(
-    signed_in_page: Callable[..., "Page"], open_map: OpenMap
+    signed_in_page: Callable[..., Page], open_map: OpenMap
 ) -> None:
     page = open_map(signed_in_page(viewport={"width": 1440, "height": 900}))
 

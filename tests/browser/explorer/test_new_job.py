@@ -2,28 +2,25 @@
 
 import io
 import tarfile
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-Explorer = Any  # of conftest.py, which tests cannot import
+from tests.browser.explorer.service import Explorer
+from tests.browser.kinds import Page
+from tests.browser.reports import axe_findings
 
 PATH = "Folder or file below it"
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
 @pytest.fixture
-def form(page: "Page") -> "Page":
+def form(page: Page) -> Page:
     page.goto("/")
     page.locator("html.scripts-run").wait_for()
     return page
 
 
-def test_a_folder_is_found_and_chosen_by_the_keyboard_alone(form: "Page") -> None:
+def test_a_folder_is_found_and_chosen_by_the_keyboard_alone(form: Page) -> None:
     form.get_by_label(PATH).focus()
     form.keyboard.press("Tab")
     assert form.evaluate("document.activeElement.id") == "browse"
@@ -49,7 +46,7 @@ def test_a_folder_is_found_and_chosen_by_the_keyboard_alone(form: "Page") -> Non
     assert form.evaluate("document.activeElement.id") == "browse"
 
 
-def test_escape_closes_the_dialog_and_changes_nothing(form: "Page") -> None:
+def test_escape_closes_the_dialog_and_changes_nothing(form: Page) -> None:
     form.get_by_label(PATH).fill("train")
     form.get_by_role("button", name="Browse…").click()
     form.get_by_role("button", name="Choose train").wait_for()  # where the entry says
@@ -60,7 +57,7 @@ def test_escape_closes_the_dialog_and_changes_nothing(form: "Page") -> None:
     assert form.get_by_label(PATH).input_value() == "train"
 
 
-def test_crumbs_lead_back_and_hostile_names_are_text(form: "Page", explorer: Explorer) -> None:
+def test_crumbs_lead_back_and_hostile_names_are_text(form: Page, explorer: Explorer) -> None:
     (explorer.folder / "odd" / HOSTILE.replace("/", "")).mkdir(parents=True, exist_ok=True)
     form.get_by_role("button", name="Browse…").click()
     dialog = form.get_by_role("dialog")
@@ -75,7 +72,7 @@ def test_crumbs_lead_back_and_hostile_names_are_text(form: "Page", explorer: Exp
 
 
 def test_more_entries_than_a_page_has_are_counted_and_a_button_away(
-    form: "Page", explorer: Explorer
+    form: Page, explorer: Explorer
 ) -> None:
     for number in range(130):
         (explorer.folder / "wide" / f"{number:03}").mkdir(parents=True, exist_ok=True)
@@ -89,7 +86,7 @@ def test_more_entries_than_a_page_has_are_counted_and_a_button_away(
     assert dialog.get_by_role("button", name="000/").count() == 0
 
 
-def test_an_entry_that_leads_nowhere_opens_the_root(form: "Page", problems: list[str]) -> None:
+def test_an_entry_that_leads_nowhere_opens_the_root(form: Page, problems: list[str]) -> None:
     form.get_by_label(PATH).fill("nowhere/at all")
 
     form.get_by_role("button", name="Browse…").click()
@@ -100,9 +97,7 @@ def test_an_entry_that_leads_nowhere_opens_the_root(form: "Page", problems: list
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_in_the_dialog(
-    form: "Page", axe_findings: Callable[["Page"], list[tuple[str, str]]], scheme: str
-) -> None:
+def test_axe_finds_nothing_in_the_dialog(form: Page, scheme: str) -> None:
     form.emulate_media(color_scheme=scheme)
     form.get_by_role("button", name="Browse…").click()
     form.get_by_role("dialog").get_by_role("button", name="train/").click()
@@ -111,7 +106,7 @@ def test_axe_finds_nothing_in_the_dialog(
     assert axe_findings(form) == []
 
 
-def test_the_time_follows_the_entries_and_what_is_unknown_is_said(form: "Page") -> None:
+def test_the_time_follows_the_entries_and_what_is_unknown_is_said(form: Page) -> None:
     estimate = form.locator("#estimate")
     assert estimate.inner_text() == (
         "Choose a dataset to see how it would be read, and how long it may take."
@@ -137,7 +132,7 @@ def test_the_time_follows_the_entries_and_what_is_unknown_is_said(form: "Page") 
 
 
 def test_a_job_is_named_and_finds_near_copies_by_what_the_form_shows_first(
-    form: "Page", explorer: Explorer
+    form: Page, explorer: Explorer
 ) -> None:
     form.get_by_label(PATH).fill("train")
     form.get_by_label("Name", exact=True).fill("My <b>birds</b>")
@@ -154,7 +149,7 @@ def test_a_job_is_named_and_finds_near_copies_by_what_the_form_shows_first(
     assert job["request"]["near_duplicates"] == 0.97
 
 
-def test_a_file_that_is_no_archive_is_refused_before_it_is_sent(form: "Page") -> None:
+def test_a_file_that_is_no_archive_is_refused_before_it_is_sent(form: Page) -> None:
     form.get_by_label("Upload a file").check()
     picture = {"name": "photo.jpg", "mimeType": "image/jpeg", "buffer": b"\xff\xd8\xff"}
     form.get_by_label("A zip or tar").set_input_files(picture)
@@ -168,7 +163,7 @@ def test_a_file_that_is_no_archive_is_refused_before_it_is_sent(form: "Page") ->
     assert form.get_by_label("A zip or tar").get_attribute("aria-invalid") == "true"
 
 
-def test_an_upload_gives_its_name_to_the_job(form: "Page", explorer: Explorer) -> None:
+def test_an_upload_gives_its_name_to_the_job(form: Page, explorer: Explorer) -> None:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         archive.add(explorer.folder / "train", "train")
@@ -186,7 +181,7 @@ def test_an_upload_gives_its_name_to_the_job(form: "Page", explorer: Explorer) -
         client.delete(client.get("/v1/jobs").json()["jobs"][0]["links"]["self"])
 
 
-def test_networks_that_are_here_come_first_and_placeholders_are_defaults(form: "Page") -> None:
+def test_networks_that_are_here_come_first_and_placeholders_are_defaults(form: Page) -> None:
     form.get_by_text("Advanced", exact=True).click()
     form.get_by_text("Network", exact=True).first.click()
     groups = form.locator("#backbone optgroup")

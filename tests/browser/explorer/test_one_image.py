@@ -1,14 +1,12 @@
 """The page of one image leads on to the images like it."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
+from tests.browser.explorer.service import Explorer
+from tests.browser.kinds import Page
 
-Explorer = Any  # of conftest.py, which tests cannot import
 SHOWN = """() => {
     const box = document.getElementById("zoom").getBoundingClientRect();
     const picture = document.querySelector("#zoom img").getBoundingClientRect();
@@ -17,7 +15,7 @@ SHOWN = """() => {
 
 
 def test_images_like_this_one_are_shown_with_labels_and_lead_on(
-    page: "Page", explorer: Explorer
+    page: Page, explorer: Explorer
 ) -> None:
     page.goto(f"/jobs/{explorer.job}/images/100")
     page.get_by_role("heading", name="Images like this one").wait_for()
@@ -38,7 +36,7 @@ def test_images_like_this_one_are_shown_with_labels_and_lead_on(
 
 
 def test_the_picture_is_zoomed_at_the_mouse_moved_and_shown_in_its_own_size(
-    page: "Page", explorer: Explorer
+    page: Page, explorer: Explorer
 ) -> None:
     page.goto(f"/jobs/{explorer.job}/images/100")
     box = page.locator("#zoom").bounding_box()
@@ -67,7 +65,7 @@ def test_the_picture_is_zoomed_at_the_mouse_moved_and_shown_in_its_own_size(
     assert page.evaluate(SHOWN) == pytest.approx([0, 0, 1], abs=0.01)
 
 
-def test_the_next_picture_is_as_large_as_the_box_again(page: "Page", explorer: Explorer) -> None:
+def test_the_next_picture_is_as_large_as_the_box_again(page: Page, explorer: Explorer) -> None:
     page.goto(f"/jobs/{explorer.job}/images/100?sort=file")
     page.get_by_role("button", name="Larger").click()
     before = page.evaluate(SHOWN)
@@ -80,7 +78,7 @@ def test_the_next_picture_is_as_large_as_the_box_again(page: "Page", explorer: E
 
 
 def test_long_names_of_classes_are_whole_where_there_is_room(
-    signed_in_page: Callable[..., "Page"], explorer: Explorer
+    signed_in_page: Callable[..., Page], explorer: Explorer
 ) -> None:
     page = signed_in_page(viewport={"width": 1440, "height": 900})
     page.goto(f"/jobs/{explorer.job}/images/1")

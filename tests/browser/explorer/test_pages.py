@@ -4,16 +4,12 @@ import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser.kinds import Findings, OpenPage
-
-if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page
-
-Explorer = Any  # of conftest.py, which tests cannot import
+from tests.browser.explorer.service import Explorer
+from tests.browser.kinds import BrowserContext, OpenPage, Page
+from tests.browser.reports import axe_findings
 
 PAGES = (
     "/",
@@ -60,7 +56,7 @@ new MutationObserver(() => {
 
 
 def test_a_new_job_shows_its_progress_until_its_summary_appears(
-    page: "Page", many_images: str
+    page: Page, many_images: str
 ) -> None:
     page.add_init_script(REMEMBER_PROGRESS)
     page.goto("/")
@@ -75,7 +71,7 @@ def test_a_new_job_shows_its_progress_until_its_summary_appears(
 
 
 def test_a_folder_that_does_not_exist_is_explained_beside_the_form(
-    page: "Page", problems: list[str]
+    page: Page, problems: list[str]
 ) -> None:
     page.goto("/")
     page.get_by_label("Folder or file below it").fill("nowhere")
@@ -88,7 +84,7 @@ def test_a_folder_that_does_not_exist_is_explained_beside_the_form(
 
 
 def test_a_file_that_is_dropped_is_uploaded_and_scored(
-    page: "Page", explorer: Explorer, tmp_path: Path
+    page: Page, explorer: Explorer, tmp_path: Path
 ) -> None:
     archive = tmp_path / "train.zip"
     with zipfile.ZipFile(archive, "w") as file:
@@ -106,7 +102,7 @@ def test_a_file_that_is_dropped_is_uploaded_and_scored(
     assert page.locator(".kinds img").first.evaluate("image => image.naturalWidth") == 32
 
 
-def test_hostile_names_are_shown_as_text(page: "Page", explorer: Explorer) -> None:
+def test_hostile_names_are_shown_as_text(page: Page, explorer: Explorer) -> None:
     (hostile,) = (row for row in explorer.scores if "onerror" in row["sample_id"])
     row = explorer.scores.index(hostile)
 
@@ -119,7 +115,7 @@ def test_hostile_names_are_shown_as_text(page: "Page", explorer: Explorer) -> No
     assert sorted(classes) == ["<b>cat<", "bird", "dog"]
 
 
-def test_every_picture_of_a_page_loads(page: "Page", explorer: Explorer) -> None:
+def test_every_picture_of_a_page_loads(page: Page, explorer: Explorer) -> None:
     page.goto(f"/jobs/{explorer.job}/pairs")
     page.wait_for_load_state("networkidle")
 
@@ -129,7 +125,7 @@ def test_every_picture_of_a_page_loads(page: "Page", explorer: Explorer) -> None
     assert min(widths) == 32
 
 
-def test_a_cell_of_the_confusions_leads_to_its_images(page: "Page", explorer: Explorer) -> None:
+def test_a_cell_of_the_confusions_leads_to_its_images(page: Page, explorer: Explorer) -> None:
     page.goto(f"/jobs/{explorer.job}/pairs")
     link = page.locator(".matrix a").first
     number = int(link.inner_text())
@@ -140,7 +136,7 @@ def test_a_cell_of_the_confusions_leads_to_its_images(page: "Page", explorer: Ex
 
 
 def test_the_page_of_a_pair_has_the_images_of_both_directions(
-    page: "Page", explorer: Explorer
+    page: Page, explorer: Explorer
 ) -> None:
     page.goto(f"/jobs/{explorer.job}/pairs")
     page.locator(".pair-title a").first.click()
@@ -167,13 +163,13 @@ def test_the_page_of_a_pair_has_the_images_of_both_directions(
 
 
 def test_a_pair_of_classes_that_do_not_exist_is_not_found(
-    context: "BrowserContext", explorer: Explorer
+    context: BrowserContext, explorer: Explorer
 ) -> None:
     for pair in ("0/7", "1/1"):
         assert context.request.get(f"/jobs/{explorer.job}/pairs/{pair}").status == 404
 
 
-def test_a_damaged_image_is_listed_with_the_reason(page: "Page", explorer: Explorer) -> None:
+def test_a_damaged_image_is_listed_with_the_reason(page: Page, explorer: Explorer) -> None:
     page.goto(f"/jobs/{explorer.job}/errors")
 
     assert page.locator("tbody tr").count() == 1
@@ -182,8 +178,7 @@ def test_a_damaged_image_is_listed_with_the_reason(page: "Page", explorer: Explo
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_on_any_page(
-    axe_findings: Findings,
-    new_context: Callable[..., "BrowserContext"],
+    new_context: Callable[..., BrowserContext],
     signed_in_page: OpenPage,
     explorer: Explorer,
     problems: list[str],
@@ -205,10 +200,7 @@ def test_axe_finds_nothing_on_any_page(
 
 @pytest.mark.parametrize("width", [320, 390])
 def test_no_page_is_wider_than_a_phone(
-    signed_in_page: OpenPage,
-    explorer: Explorer,
-    problems: list[str],
-    width: int,
+    signed_in_page: OpenPage, explorer: Explorer, problems: list[str], width: int
 ) -> None:
     page = signed_in_page(viewport={"width": width, "height": 800})
 

@@ -1,15 +1,9 @@
 """A review by thumb on the narrowest phone."""
 
-from typing import TYPE_CHECKING, Any
-
 import pytest
 
-from tests.browser.kinds import OpenPage
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page, Route
-
-Explorer = Any  # of conftest.py, which tests cannot import
+from tests.browser.explorer.service import Explorer
+from tests.browser.kinds import OpenPage, Page, Route
 
 WIDTH, HEIGHT = 320, 640
 UNDER_THE_THUMB = 44  # CSS pixels
@@ -25,14 +19,14 @@ pytestmark = pytest.mark.usefixtures("no_marks")
 
 
 @pytest.fixture
-def phone(signed_in_page: OpenPage) -> "Page":
+def phone(signed_in_page: OpenPage) -> Page:
     """A page of a signed-in phone."""
     return signed_in_page(
         viewport={"width": WIDTH, "height": HEIGHT}, is_mobile=True, has_touch=True
     )
 
 
-def small_targets(page: "Page") -> list[str]:
+def small_targets(page: Page) -> list[str]:
     """What is shown and smaller than a fingertip can hit."""
     return [
         f"{name} {width:.0f} x {height:.0f}"
@@ -45,11 +39,11 @@ def small_targets(page: "Page") -> list[str]:
     ]
 
 
-def fits(page: "Page") -> bool:
+def fits(page: Page) -> bool:
     return bool(page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
 
 
-def mark_by_thumb(page: "Page", explorer: Explorer, number: int) -> None:
+def mark_by_thumb(page: Page, explorer: Explorer, number: int) -> None:
     """Opens some images, drops each and goes back to the list."""
     page.goto(f"/jobs/{explorer.job}/images?sort=doubtful")
     for place in range(number):
@@ -62,7 +56,7 @@ def mark_by_thumb(page: "Page", explorer: Explorer, number: int) -> None:
 
 
 def test_images_are_marked_by_thumb_and_the_tray_offers_the_marks(
-    phone: "Page", explorer: Explorer
+    phone: Page, explorer: Explorer
 ) -> None:
     mark_by_thumb(phone, explorer, 6)
     phone.locator(".pick").nth(7).tap()
@@ -83,7 +77,7 @@ def test_images_are_marked_by_thumb_and_the_tray_offers_the_marks(
 
 
 def test_a_finger_on_the_images_scrolls_and_selects_nothing(
-    phone: "Page", explorer: Explorer
+    phone: Page, explorer: Explorer
 ) -> None:
     phone.goto(f"/jobs/{explorer.job}/images?sort=doubtful")
     phone.locator(".pick").first.wait_for()
@@ -109,7 +103,7 @@ def test_a_finger_on_the_images_scrolls_and_selects_nothing(
     assert phone.locator(".pick-row:visible").count() == 0
 
 
-def test_every_target_of_the_page_of_an_image_can_be_hit(phone: "Page", explorer: Explorer) -> None:
+def test_every_target_of_the_page_of_an_image_can_be_hit(phone: Page, explorer: Explorer) -> None:
     phone.goto(f"/jobs/{explorer.job}/images?margin=0")
     phone.locator("summary", has_text="Filters").tap()
     in_filters = small_targets(phone)
@@ -132,7 +126,7 @@ def test_every_target_of_the_page_of_an_image_can_be_hit(phone: "Page", explorer
 
 
 def test_images_stay_where_they_are_when_the_scripts_arrive_late(
-    phone: "Page", explorer: Explorer
+    phone: Page, explorer: Explorer
 ) -> None:
     held: list[Route] = []
     phone.route("**/explorer.js", lambda route: held.append(route))
@@ -149,7 +143,7 @@ def test_images_stay_where_they_are_when_the_scripts_arrive_late(
     assert first.bounding_box() == before
 
 
-def stays_covered(phone: "Page") -> bool:
+def stays_covered(phone: Page) -> bool:
     """Whether something lies over the focused image, also once the page has scrolled."""
     for _ in range(400):  # a busy machine may take seconds to scroll
         covered = phone.evaluate(
@@ -167,7 +161,7 @@ def stays_covered(phone: "Page") -> bool:
 
 
 def test_the_tray_covers_neither_the_focused_image_nor_the_end_of_the_list(
-    phone: "Page", explorer: Explorer
+    phone: Page, explorer: Explorer
 ) -> None:
     mark_by_thumb(phone, explorer, 1)
     phone.locator(".side-box:not([open])").wait_for()  # the scripts run, which hear the keys

@@ -1,21 +1,15 @@
 """A browser that is signed in with a key that may only read."""
 
-from typing import TYPE_CHECKING, Any
-
 import pytest
 
-from tests.browser.kinds import OpenPage
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-Explorer = Any  # of conftest.py, which tests cannot import
+from tests.browser.explorer.service import Explorer
+from tests.browser.kinds import OpenPage, Page
 
 SCOPE = "the key has the scopes read, read-all, this needs write"
 
 
 @pytest.fixture
-def visitor(signed_in_page: OpenPage, explorer: Explorer) -> "Page":
+def visitor(signed_in_page: OpenPage, explorer: Explorer) -> Page:
     """A page of a profile that may look at all jobs."""
     return signed_in_page(explorer.read_only)
 
@@ -28,7 +22,7 @@ def refused(problems: list[str]) -> bool:
 
 
 def test_the_images_are_shown_without_anything_that_marks_them(
-    visitor: "Page", explorer: Explorer
+    visitor: Page, explorer: Explorer
 ) -> None:
     visitor.goto(f"/jobs/{explorer.job}/images?label=dog")
     visitor.locator(".card").first.wait_for()
@@ -41,7 +35,7 @@ def test_the_images_are_shown_without_anything_that_marks_them(
 
 
 def test_a_key_of_the_keyboard_is_answered_in_words_and_marks_nothing(
-    visitor: "Page", explorer: Explorer
+    visitor: Page, explorer: Explorer
 ) -> None:
     visitor.goto(f"/jobs/{explorer.job}/images")
     visitor.keyboard.press("ArrowRight")
@@ -51,9 +45,7 @@ def test_a_key_of_the_keyboard_is_answered_in_words_and_marks_nothing(
     assert visitor.locator("[data-mark]").count() == 0
 
 
-def test_neither_a_new_job_nor_the_end_of_one_is_offered(
-    visitor: "Page", explorer: Explorer
-) -> None:
+def test_neither_a_new_job_nor_the_end_of_one_is_offered(visitor: Page, explorer: Explorer) -> None:
     visitor.goto("/")
     listed = visitor.locator(".job").count()
     forms = visitor.locator("main form").count()
@@ -76,7 +68,7 @@ def test_neither_a_new_job_nor_the_end_of_one_is_offered(
     ],
 )
 def test_a_form_that_is_sent_nevertheless_is_refused_on_a_page_that_says_why(
-    visitor: "Page", explorer: Explorer, problems: list[str], address: str, field: str
+    visitor: Page, explorer: Explorer, problems: list[str], address: str, field: str
 ) -> None:
     visitor.goto(f"/jobs/{explorer.job}")
     send = """([address, name, value]) => {

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,17 +13,14 @@ from difficulty_service.marks.files import read_marks
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.scores.provenance import RandomCheck
 from difficulty_service.scores.random_checks import describe_check
-from tests.browser.kinds import OpenPage
-
-if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page, Route
-
-Explorer = Any  # of conftest.py, which tests cannot import
+from tests.browser.explorer.service import Explorer
+from tests.browser.kinds import BrowserContext, OpenPage, Page, Route
+from tests.browser.reports import axe_findings
 
 pytestmark = pytest.mark.usefixtures("no_marks")
 
 
-def shown_rows(page: "Page") -> list[int]:
+def shown_rows(page: Page) -> list[int]:
     return [
         int(row) for row in page.eval_on_selector_all(".card", "a => a.map(c => c.dataset.row)")
     ]
@@ -37,21 +34,21 @@ def images(explorer: Explorer, query: str = "?sort=doubtful") -> str:
     return f"/jobs/{explorer.job}/images{query}"
 
 
-def press(page: "Page", *keys: str) -> None:
+def press(page: Page, *keys: str) -> None:
     for key in keys:
         page.keyboard.press(key)
 
 
-def wait_for_count(page: "Page", number: int) -> None:
+def wait_for_count(page: Page, number: int) -> None:
     page.locator(".results-head b").get_by_text(str(number), exact=True).wait_for()
 
 
-def wait_for_marks(page: "Page", number: int) -> None:
+def wait_for_marks(page: Page, number: int) -> None:
     page.wait_for_selector(f"#tray-text:has-text('{number} checked')")
 
 
 def test_signing_in_leads_to_the_page_that_was_wanted(
-    new_context: Callable[..., "BrowserContext"], explorer: Explorer
+    new_context: Callable[..., BrowserContext], explorer: Explorer
 ) -> None:
     page = new_context().new_page()
 
@@ -66,7 +63,7 @@ def test_signing_in_leads_to_the_page_that_was_wanted(
 
 
 def test_a_wrong_key_is_refused_in_words(
-    new_context: Callable[..., "BrowserContext"], problems: list[str]
+    new_context: Callable[..., BrowserContext], problems: list[str]
 ) -> None:
     page = new_context().new_page()
 
@@ -80,14 +77,14 @@ def test_a_wrong_key_is_refused_in_words(
     problems.clear()
 
 
-def test_the_images_are_in_the_order_of_the_score_file(page: "Page", explorer: Explorer) -> None:
+def test_the_images_are_in_the_order_of_the_score_file(page: Page, explorer: Explorer) -> None:
     page.goto(images(explorer, "?sort=hardest"))
 
     order = sorted(range(len(explorer.scores)), key=lambda row: -explorer.scores[row]["rmd"])
     assert shown_rows(page) == order[:60]
 
 
-def test_more_images_follow_without_a_gap(page: "Page", explorer: Explorer) -> None:
+def test_more_images_follow_without_a_gap(page: Page, explorer: Explorer) -> None:
     page.goto(images(explorer, "?sort=easiest"))
 
     page.locator(".more a").click()
@@ -99,7 +96,7 @@ def test_more_images_follow_without_a_gap(page: "Page", explorer: Explorer) -> N
 
 
 def test_a_filter_changes_the_address_and_going_back_restores_it(
-    page: "Page", explorer: Explorer
+    page: Page, explorer: Explorer
 ) -> None:
     page.goto(images(explorer))
     all_rows = shown_rows(page)
@@ -117,7 +114,7 @@ def test_a_filter_changes_the_address_and_going_back_restores_it(
 
 
 def test_a_filter_that_was_changed_before_the_scripts_ran_has_effect(
-    page: "Page", explorer: Explorer
+    page: Page, explorer: Explorer
 ) -> None:
     held: list[Route] = []
     page.route("**/htmx.min.js", lambda route: held.append(route))
@@ -139,7 +136,7 @@ def test_a_filter_that_was_changed_before_the_scripts_ran_has_effect(
 
 
 def test_marks_of_the_keyboard_survive_a_reload_and_are_read_by_clean(
-    page: "Page", explorer: Explorer, tmp_path: Path
+    page: Page, explorer: Explorer, tmp_path: Path
 ) -> None:
     page.goto(images(explorer, "?margin=0"))
     first, second, third = shown_rows(page)[:3]
@@ -164,7 +161,7 @@ def test_marks_of_the_keyboard_survive_a_reload_and_are_read_by_clean(
     }
 
 
-def test_undo_takes_the_last_mark_away(page: "Page", explorer: Explorer) -> None:
+def test_undo_takes_the_last_mark_away(page: Page, explorer: Explorer) -> None:
     page.goto(images(explorer))
     press(page, "ArrowRight", "k", "d")
     wait_for_marks(page, 2)
@@ -175,7 +172,7 @@ def test_undo_takes_the_last_mark_away(page: "Page", explorer: Explorer) -> None
     assert page.locator(".card[data-mark]").count() == 1
 
 
-def test_several_images_are_selected_and_marked_together(page: "Page", explorer: Explorer) -> None:
+def test_several_images_are_selected_and_marked_together(page: Page, explorer: Explorer) -> None:
     page.goto(images(explorer))
     press(page, "ArrowRight", "Shift+ArrowRight", "Shift+ArrowRight")
     assert page.locator(".selected").count() == 3
@@ -187,7 +184,7 @@ def test_several_images_are_selected_and_marked_together(page: "Page", explorer:
 
 
 def test_all_that_are_loaded_are_selected_by_one_key_also_while_more_follow(
-    page: "Page", explorer: Explorer, axe_findings: Callable[["Page"], list[tuple[str, str]]]
+    page: Page, explorer: Explorer
 ) -> None:
     page.goto(images(explorer))
     press(page, "ArrowRight", "Control+a")
@@ -207,7 +204,7 @@ def test_all_that_are_loaded_are_selected_by_one_key_also_while_more_follow(
 
 
 def test_several_images_are_relabelled_each_as_what_fits_it_best(
-    page: "Page", explorer: Explorer
+    page: Page, explorer: Explorer
 ) -> None:
     page.goto(images(explorer, "?margin=0"))
     rows = shown_rows(page)[:5]
@@ -219,7 +216,7 @@ def test_several_images_are_relabelled_each_as_what_fits_it_best(
 
 
 def test_a_digit_is_the_class_that_fits_as_well_also_for_a_selection(
-    page: "Page", explorer: Explorer
+    page: Page, explorer: Explorer
 ) -> None:
     page.goto(images(explorer))
     rows = [explorer.scores[row] for row in shown_rows(page)[:2]]
@@ -238,9 +235,7 @@ def test_a_digit_is_the_class_that_fits_as_well_also_for_a_selection(
     assert page.locator(".stamp").first.inner_text() == expected
 
 
-def test_text_in_a_filter_shows_all_classes_that_contain_it(
-    page: "Page", explorer: Explorer
-) -> None:
+def test_text_in_a_filter_shows_all_classes_that_contain_it(page: Page, explorer: Explorer) -> None:
     page.goto(images(explorer))
 
     page.get_by_label("Label", exact=True).fill("d")  # of bird and dog
@@ -258,7 +253,7 @@ def test_text_in_a_filter_shows_all_classes_that_contain_it(
     assert page.url.endswith("label=dog")
 
 
-def test_keys_do_nothing_while_text_is_entered(page: "Page", explorer: Explorer) -> None:
+def test_keys_do_nothing_while_text_is_entered(page: Page, explorer: Explorer) -> None:
     page.goto(images(explorer))
     press(page, "ArrowRight", "/")
     page.keyboard.type("d1")
@@ -269,7 +264,7 @@ def test_keys_do_nothing_while_text_is_entered(page: "Page", explorer: Explorer)
     assert all("d1" in explorer.scores[row]["sample_id"] for row in shown_rows(page))
 
 
-def test_two_tabs_agree_about_the_marks(context: "BrowserContext", explorer: Explorer) -> None:
+def test_two_tabs_agree_about_the_marks(context: BrowserContext, explorer: Explorer) -> None:
     one, other = context.new_page(), context.new_page()
     for page in (one, other):
         page.goto(images(explorer))
@@ -282,7 +277,7 @@ def test_two_tabs_agree_about_the_marks(context: "BrowserContext", explorer: Exp
 
 
 def test_a_mark_that_was_made_elsewhere_meanwhile_is_shown_and_not_replaced(
-    page: "Page", explorer: Explorer, problems: list[str]
+    page: Page, explorer: Explorer, problems: list[str]
 ) -> None:
     page.goto(images(explorer))
     row = shown_rows(page)[0]
@@ -299,7 +294,7 @@ def test_a_mark_that_was_made_elsewhere_meanwhile_is_shown_and_not_replaced(
 
 
 def test_each_decision_leads_on_and_undo_back_also_after_another_page(
-    page: "Page", explorer: Explorer
+    page: Page, explorer: Explorer
 ) -> None:
     page.goto(images(explorer, "?sort=hardest"))
     rows = shown_rows(page)[:6]
@@ -330,7 +325,7 @@ def test_each_decision_leads_on_and_undo_back_also_after_another_page(
 
 
 def test_single_decisions_in_a_random_order_tell_how_many_labels_are_wrong(
-    page: "Page", explorer: Explorer
+    page: Page, explorer: Explorer
 ) -> None:
     page.goto(images(explorer, "?sort=random"))
     rows = shown_rows(page)
@@ -362,7 +357,7 @@ def test_single_decisions_in_a_random_order_tell_how_many_labels_are_wrong(
 
 
 def test_back_shows_the_image_again_that_lay_below_several_pages(
-    page: "Page", explorer: Explorer
+    page: Page, explorer: Explorer
 ) -> None:
     page.goto(images(explorer, "?sort=easiest"))
     page.locator(".more a").click()
@@ -393,7 +388,7 @@ def test_back_shows_the_image_again_that_lay_below_several_pages(
 
 
 def test_everything_filtered_is_marked_at_once_and_can_be_undone(
-    page: "Page", explorer: Explorer
+    page: Page, explorer: Explorer
 ) -> None:
     page.goto(images(explorer, "?label=dog&margin=0"))
     number = len(shown_rows(page))
@@ -426,7 +421,7 @@ def test_without_scripts_images_are_filtered_and_marked_by_forms(
     assert page.locator("#tray-text").inner_text().startswith("1 checked")
 
 
-def test_the_dataset_is_scored_again_with_the_marks(page: "Page", explorer: Explorer) -> None:
+def test_the_dataset_is_scored_again_with_the_marks(page: Page, explorer: Explorer) -> None:
     page.goto(images(explorer, "?margin=0"))
     first, second = shown_rows(page)[:2]
     press(page, "ArrowRight", "r", "d")

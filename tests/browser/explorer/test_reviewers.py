@@ -1,7 +1,6 @@
 """Two people review one job in the browser, and its owner decides where they disagree."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import httpx2
 import pytest
@@ -9,9 +8,9 @@ import pytest
 from api.settings import Settings
 from api.storage.database import open_database
 from api.storage.keys import create_key, revoke_key
-from tests.browser.kinds import Findings, OpenPage
-
-Explorer = Any  # of conftest.py, which tests cannot import
+from tests.browser.explorer.service import Explorer
+from tests.browser.kinds import OpenPage
+from tests.browser.reports import axe_findings
 
 pytestmark = pytest.mark.usefixtures("no_marks")
 
@@ -41,7 +40,6 @@ def decide(explorer: Explorer, secret: str, kinds: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(("scheme", "scripts"), [("light", True), ("dark", True), ("light", False)])
 def test_the_owner_shares_a_job_and_decides_where_the_reviewers_disagree(
-    axe_findings: Findings,
     signed_in_page: OpenPage,
     explorer: Explorer,
     colleague: tuple[str, str],

@@ -4,17 +4,15 @@ import json
 import re
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from difficulty_service.marks.mark_kinds import kinds_for, script_data
 from difficulty_service.pages.scripts import module_body
+from tests.browser.explorer.service import Explorer
+from tests.browser.kinds import Page
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-Explorer = Any  # of conftest.py, which tests cannot import
 Keys = dict[str, list[str]]
 
 SHARED = (
@@ -52,7 +50,7 @@ def keys(browser: Any) -> Keys:  # noqa: ANN401 - a browser
 
 
 @pytest.fixture(params=["report", "service"])
-def reviewed(request: pytest.FixtureRequest, explorer: Explorer) -> "Page":
+def reviewed(request: pytest.FixtureRequest, explorer: Explorer) -> Page:
     """The doubtful samples of a report or of a job."""
     if request.param == "report":
         page = request.getfixturevalue("open_page")(request.getfixturevalue("report"))
@@ -63,22 +61,22 @@ def reviewed(request: pytest.FixtureRequest, explorer: Explorer) -> "Page":
     return page
 
 
-def is_service(page: "Page") -> bool:
+def is_service(page: Page) -> bool:
     return page.url.startswith("http")
 
 
-def focused(page: "Page") -> int:
+def focused(page: Page) -> int:
     """Place of the card with the focus among all cards."""
     return page.evaluate(
         "[...document.querySelectorAll('.card')].indexOf(document.activeElement.closest('.card'))"
     )
 
 
-def focus(page: "Page", place: int) -> None:
+def focus(page: Page, place: int) -> None:
     page.locator(".look").nth(place).focus()
 
 
-def expected_place(page: "Page", move: str, place: int) -> int:
+def expected_place(page: Page, move: str, place: int) -> int:
     """Where a move leads, by where the cards are drawn."""
     boxes = page.locator(".card").evaluate_all(
         "all => all.map(card => card.getBoundingClientRect()).map(box => [box.x, box.y])"
@@ -97,7 +95,7 @@ def expected_place(page: "Page", move: str, place: int) -> int:
 
 
 def test_every_move_of_the_table_leads_to_the_card_that_is_drawn_there(
-    reviewed: "Page", keys: Keys
+    reviewed: Page, keys: Keys
 ) -> None:
     below = expected_place(reviewed, "down", 1)
     moves = {key: what[0] for key, (action, *what) in keys.items() if action == "move"}
@@ -111,7 +109,7 @@ def test_every_move_of_the_table_leads_to_the_card_that_is_drawn_there(
 
 
 def test_every_mark_of_the_table_is_stamped_and_undone_at_its_place(
-    reviewed: "Page", keys: Keys
+    reviewed: Page, keys: Keys
 ) -> None:
     facts = reviewed.locator(".card").nth(1).evaluate("card => ({...card.dataset})")
     nearest, given = facts["nearest"], facts["given"]
@@ -133,7 +131,7 @@ def test_every_mark_of_the_table_is_stamped_and_undone_at_its_place(
     assert places == dict.fromkeys(marks, (1, ""))
 
 
-def test_the_other_keys_help_search_and_select_nothing(reviewed: "Page", keys: Keys) -> None:
+def test_the_other_keys_help_search_and_select_nothing(reviewed: Page, keys: Keys) -> None:
     others = {key: action for key, (action, *_) in keys.items() if action not in ("mark", "move")}
     focus(reviewed, 0)
     reviewed.keyboard.press("Shift+ArrowRight")
@@ -156,7 +154,7 @@ def test_the_other_keys_help_search_and_select_nothing(reviewed: "Page", keys: K
     assert is_searching == is_service(reviewed)
 
 
-def test_keys_with_a_modifier_are_those_of_the_browser(reviewed: "Page", keys: Keys) -> None:
+def test_keys_with_a_modifier_are_those_of_the_browser(reviewed: Page, keys: Keys) -> None:
     focus(reviewed, 1)
     for key in keys:
         reviewed.evaluate(
@@ -171,7 +169,7 @@ def test_keys_with_a_modifier_are_those_of_the_browser(reviewed: "Page", keys: K
     assert not reviewed.locator("#keys").is_visible()
 
 
-def test_the_dialog_lists_every_key_of_the_table(reviewed: "Page", keys: Keys) -> None:
+def test_the_dialog_lists_every_key_of_the_table(reviewed: Page, keys: Keys) -> None:
     reviewed.keyboard.press("?")
     caps = reviewed.locator("#keys kbd").all_inner_texts()
 
@@ -180,7 +178,7 @@ def test_the_dialog_lists_every_key_of_the_table(reviewed: "Page", keys: Keys) -
     assert listed == set(keys) - alike
 
 
-def test_several_samples_are_selected_and_marked_together(reviewed: "Page") -> None:
+def test_several_samples_are_selected_and_marked_together(reviewed: Page) -> None:
     focus(reviewed, 0)
     for key in ("Shift+ArrowRight", "Shift+ArrowRight", "d"):
         reviewed.keyboard.press(key)
@@ -190,7 +188,7 @@ def test_several_samples_are_selected_and_marked_together(reviewed: "Page") -> N
     assert reviewed.locator(".card[data-mark]").count() == 0
 
 
-def selected_places(page: "Page") -> list[int]:
+def selected_places(page: Page) -> list[int]:
     """Places of the selected cards, as their boxes say, too."""
     by_box = page.locator(".pick").evaluate_all(
         "all => all.flatMap((box, place) => (box.checked ? [place] : []))"
@@ -202,7 +200,7 @@ def selected_places(page: "Page") -> list[int]:
     return by_look
 
 
-def test_clicks_with_a_modifier_and_boxes_select_and_open_nothing(reviewed: "Page") -> None:
+def test_clicks_with_a_modifier_and_boxes_select_and_open_nothing(reviewed: Page) -> None:
     address, looks, bar = reviewed.url, reviewed.locator(".look"), reviewed.locator("#selection")
     is_shown = [bar.is_visible()]
     seen = []
@@ -237,13 +235,13 @@ def test_clicks_with_a_modifier_and_boxes_select_and_open_nothing(reviewed: "Pag
     assert (marked, reviewed.locator(".card[data-mark]").count()) == ([0, 1, 5], 0)
 
 
-def middle(page: "Page", place: int) -> tuple[float, float]:
+def middle(page: Page, place: int) -> tuple[float, float]:
     """Where the middle of a picture is in the window."""
     box = page.locator(".look").nth(place).bounding_box()
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
-def drag(page: "Page", start: tuple[float, float], end: tuple[float, float]) -> None:
+def drag(page: Page, start: tuple[float, float], end: tuple[float, float]) -> None:
     """Moves the mouse with its button down, which stays down."""
     page.mouse.move(*start)
     page.mouse.down()
@@ -251,7 +249,7 @@ def drag(page: "Page", start: tuple[float, float], end: tuple[float, float]) -> 
     page.locator(".band").wait_for()
 
 
-def columns_of(page: "Page") -> int:
+def columns_of(page: Page) -> int:
     """Number of cards in a row."""
     tops = page.locator(".card").evaluate_all(
         "all => all.map(card => card.getBoundingClientRect().y)"
@@ -259,7 +257,7 @@ def columns_of(page: "Page") -> int:
     return tops.count(tops[0])
 
 
-def test_a_drag_of_the_mouse_selects_what_it_touches_and_opens_nothing(reviewed: "Page") -> None:
+def test_a_drag_of_the_mouse_selects_what_it_touches_and_opens_nothing(reviewed: Page) -> None:
     address, columns = reviewed.url, columns_of(reviewed)
     said = reviewed.locator("#announcer"), reviewed.locator("#selection p")
     reviewed.locator(".look").nth(columns).scroll_into_view_if_needed()
@@ -294,7 +292,7 @@ def test_a_drag_of_the_mouse_selects_what_it_touches_and_opens_nothing(reviewed:
     reviewed.locator("#decisions").wait_for()
 
 
-def test_a_drag_at_the_edge_of_the_window_scrolls_on(reviewed: "Page") -> None:
+def test_a_drag_at_the_edge_of_the_window_scrolls_on(reviewed: Page) -> None:
     last = reviewed.locator(".card").count() - 1
     reviewed.set_viewport_size({"width": 1000, "height": 500})
     x, y = middle(reviewed, 0)
@@ -314,7 +312,7 @@ def test_a_drag_at_the_edge_of_the_window_scrolls_on(reviewed: "Page") -> None:
     assert selected_places(reviewed) == list(range(0, last + 1, columns))
 
 
-def test_a_key_and_a_button_select_a_row(reviewed: "Page") -> None:
+def test_a_key_and_a_button_select_a_row(reviewed: Page) -> None:
     columns = columns_of(reviewed)
     bar = reviewed.locator("#selection p")
     seen = []
@@ -353,7 +351,7 @@ def test_a_key_and_a_button_select_a_row(reviewed: "Page") -> None:
     assert selected_places(reviewed) == list(range(max(columns, 2 * fewer)))
 
 
-def test_tab_reaches_one_card_and_leaves_the_others_to_the_arrows(reviewed: "Page") -> None:
+def test_tab_reaches_one_card_and_leaves_the_others_to_the_arrows(reviewed: Page) -> None:
     focus(reviewed, 0)
     reviewed.keyboard.press("ArrowRight")
     reviewed.keyboard.press("Tab")
@@ -363,7 +361,7 @@ def test_tab_reaches_one_card_and_leaves_the_others_to_the_arrows(reviewed: "Pag
     assert (after, focused(reviewed)) == (-1, 1)
 
 
-def test_the_decisions_about_one_sample_have_the_same_words(reviewed: "Page") -> None:
+def test_the_decisions_about_one_sample_have_the_same_words(reviewed: Page) -> None:
     card = reviewed.locator(".card").first
     given = card.locator(".given").inner_text()
     nearest = card.get_attribute("data-nearest")
@@ -404,7 +402,7 @@ def test_a_report_holds_the_files_that_the_service_sends(report: Path, explorer:
 
 
 def test_an_undo_that_does_not_reach_the_service_is_kept_for_another_try(
-    page: "Page", explorer: Explorer, problems: list[str]
+    page: Page, explorer: Explorer, problems: list[str]
 ) -> None:
     page.goto(f"/jobs/{explorer.job}/images?margin=0")
     for key in ("ArrowRight", "k"):

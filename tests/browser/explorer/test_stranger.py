@@ -2,20 +2,18 @@
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from api.settings import Settings
 from api.storage.database import open_database
 from api.storage.keys import create_key
-from tests.browser.kinds import Findings, OpenPage
+from tests.browser.explorer.service import Explorer
+from tests.browser.kinds import BrowserContext, OpenPage, Page
+from tests.browser.reports import axe_findings
 
-if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page
-
-Explorer = Any  # of conftest.py, which tests cannot import
-NewContext = Callable[..., "BrowserContext"]
+NewContext = Callable[..., BrowserContext]
 
 pytestmark = pytest.mark.usefixtures("no_marks")
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
@@ -25,18 +23,18 @@ CHECK = re.compile("^(Check|See) .*labels$")
 """Words of the link to the labels to check."""
 
 
-def sign_in(page: "Page", secret: str) -> None:
+def sign_in(page: Page, secret: str) -> None:
     page.get_by_label("API key").fill(secret)
     page.get_by_role("button", name="Sign in").click()
 
 
 @pytest.fixture
-def stranger(new_context: NewContext) -> "Page":
+def stranger(new_context: NewContext) -> Page:
     """A page of a profile that is not signed in."""
     return new_context().new_page()
 
 
-def test_a_dataset_is_scored(stranger: "Page", explorer: Explorer) -> None:
+def test_a_dataset_is_scored(stranger: Page, explorer: Explorer) -> None:
     stranger.goto("/")
     sign_in(stranger, explorer.secret)
     stranger.locator("html.scripts-run").wait_for()
@@ -56,7 +54,7 @@ def test_a_dataset_is_scored(stranger: "Page", explorer: Explorer) -> None:
         client.delete(client.get("/v1/jobs").json()["jobs"][0]["links"]["self"])
 
 
-def test_the_first_decision_is_two_actions_from_the_link(page: "Page", explorer: Explorer) -> None:
+def test_the_first_decision_is_two_actions_from_the_link(page: Page, explorer: Explorer) -> None:
     page.goto(f"/jobs/{explorer.job}")
 
     page.get_by_role("link", name=CHECK).click()
@@ -66,7 +64,7 @@ def test_the_first_decision_is_two_actions_from_the_link(page: "Page", explorer:
     page.get_by_text("1 checked: 1 keep").first.wait_for()
 
 
-def test_so_is_the_first_one_by_mouse(page: "Page", explorer: Explorer) -> None:
+def test_so_is_the_first_one_by_mouse(page: Page, explorer: Explorer) -> None:
     page.goto(f"/jobs/{explorer.job}")
 
     page.locator(".to-check .minis a").first.click()
@@ -78,7 +76,7 @@ def test_so_is_the_first_one_by_mouse(page: "Page", explorer: Explorer) -> None:
 
 
 def test_the_list_shows_a_decision_that_was_still_on_its_way_when_it_was_opened(
-    page: "Page", explorer: Explorer
+    page: Page, explorer: Explorer
 ) -> None:
     page.add_init_script(
         """const send = window.fetch;
@@ -98,7 +96,7 @@ def test_the_list_shows_a_decision_that_was_still_on_its_way_when_it_was_opened(
     assert page.get_by_text("1 checked: 1 keep").first.is_visible()
 
 
-def test_labels_are_reviewed_and_the_dataset_is_cleaned(page: "Page", explorer: Explorer) -> None:
+def test_labels_are_reviewed_and_the_dataset_is_cleaned(page: Page, explorer: Explorer) -> None:
     page.goto(f"/jobs/{explorer.job}")
 
     page.get_by_role("link", name=CHECK).click()
@@ -121,7 +119,7 @@ def test_labels_are_reviewed_and_the_dataset_is_cleaned(page: "Page", explorer: 
 
 
 def test_a_job_is_shared_with_a_colleague_by_name_who_decides_too(
-    page: "Page", stranger: "Page", explorer: Explorer
+    page: Page, stranger: Page, explorer: Explorer
 ) -> None:
     with open_database(Settings(data_dir=explorer.folder.parent / "data")) as engine:
         _, secret = create_key(engine, "Ana", ["write"])
@@ -169,7 +167,7 @@ def test_it_is_found_out_why_an_image_is_hard(
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
-def test_all_images_leads_back_to_where_one_came_from(page: "Page", explorer: Explorer) -> None:
+def test_all_images_leads_back_to_where_one_came_from(page: Page, explorer: Explorer) -> None:
     page.goto(f"/jobs/{explorer.job}/classes")
     page.locator(".strip a").first.click()
     page.get_by_role("link", name="Next image").click()
@@ -184,7 +182,7 @@ def test_all_images_leads_back_to_where_one_came_from(page: "Page", explorer: Ex
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_on_the_pages_that_a_stranger_sees(
-    page: "Page", stranger: "Page", explorer: Explorer, axe_findings: Findings, scheme: str
+    page: Page, stranger: Page, explorer: Explorer, scheme: str
 ) -> None:
     found = []
     stranger.emulate_media(color_scheme=scheme)

@@ -1,7 +1,6 @@
 """Tags are looked for by the form of a new job and reviewed by keyboard."""
 
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -9,12 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from tests.browser.explorer.service import Explorer
+from tests.browser.kinds import Page
+
 pytestmark = pytest.mark.analysis("tags")
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-Explorer = Any  # of conftest.py, which tests cannot import
 
 IMAGES, WRONG = 90, 5
 TAGS = ("blue", "green", "red")
@@ -40,7 +38,7 @@ def tagged(explorer: Explorer) -> str:
 
 
 def test_a_job_about_tags_is_made_by_the_form_and_reviewed_by_keyboard(
-    page: "Page", explorer: Explorer, tagged: str
+    page: Page, explorer: Explorer, tagged: str
 ) -> None:
     page.goto("/")
     page.locator("html.scripts-run").wait_for()

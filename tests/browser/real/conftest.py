@@ -7,37 +7,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.scores.file import read_scores
-
-if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page
+from tests.browser.kinds import BrowserContext, Exploring, Page, Scored
 
 TIMEOUT = 120.0
 LINES = 5  # that are printed once it serves
 
 ForkCommand = Callable[..., ForkServerProcess]
-Exploring = Callable[[str, Path], AbstractContextManager[str]]
-
-
-@dataclass(frozen=True)
-class Scored:
-    """What a person has after the first command."""
-
-    folder: Path  # folder in which the commands run
-    output: str  # what the command printed
-    seconds: float  # time that it took
-    rows: list[dict[str, Any]]  # rows of the score file
-    pictures: dict[str, bytes]  # the encoded image of every sample
 
 
 @pytest.fixture(scope="session")
@@ -58,9 +42,7 @@ def run_words(commands: Path) -> Callable[[str, Path], str]:
 
 @pytest.fixture(scope="session")
 def cifar10(
-    shared: Path,
-    run_words: Callable[[str, Path], str],
-    tmp_path_factory: pytest.TempPathFactory,
+    shared: Path, run_words: Callable[[str, Path], str], tmp_path_factory: pytest.TempPathFactory
 ) -> Scored:
     """Every fifth of the test images, scored into scores.parquet, with the report."""
     dataset = shared / "data" / "cifar10_test.parquet"
@@ -118,10 +100,10 @@ def exploring(fork_command: ForkCommand) -> Exploring:
 
 
 @pytest.fixture
-def open_address(make_context: Callable[..., "BrowserContext"]) -> Callable[[str], "Page"]:
+def open_address(make_context: Callable[..., BrowserContext]) -> Callable[[str], Page]:
     """Opens a page that may only ask the server of its address."""
 
-    def open_one(address: str) -> "Page":
+    def open_one(address: str) -> Page:
         server = address[: address.index("/jobs/")]
         page = make_context((server,), base_url=server).new_page()
         page.goto(address)

@@ -7,18 +7,12 @@ in question, twenty more at the end of each list, and scores again after twenty 
 import csv
 import re
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-RunWords = Callable[[str, Path], str]
-Exploring = Callable[[str, Path], AbstractContextManager[str]]
+from tests.browser.kinds import Exploring, Page, RunWords
 
 PLANTED, FEWEST_FOUND, MOST_DECISIONS = 40, 36, 140
 BETWEEN_SCORES = 20  # decisions
@@ -38,7 +32,7 @@ class Sitting:
         since: Decisions since the scores were made.
     """
 
-    page: "Page"
+    page: Page
     truth: dict[str, str]
     decided: list[str] = field(default_factory=list)
     since: int = 0
@@ -101,7 +95,7 @@ def test_one_sitting_finds_36_of_40_moved_photographs_by_following_the_pages(
     messy: Path,
     run_words: RunWords,
     exploring: Exploring,
-    open_address: Callable[[str], "Page"],
+    open_address: Callable[[str], Page],
     record_property: Callable[[str, object], None],
 ) -> None:
     with (messy / "moved.csv").open(newline="", encoding="utf-8") as file:

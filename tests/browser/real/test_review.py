@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -19,14 +19,9 @@ from PIL import Image
 
 from difficulty_service.marks.files import read_marks
 from difficulty_service.marks.mark_kinds import Mark
+from tests.browser.kinds import Exploring, OpenAddress, Page, Scored
 from tests.ports import unused_port
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-Scored = Any  # of conftest.py, which tests cannot import
-Exploring = Callable[[str, Path], AbstractContextManager[str]]
-OpenAddress = Callable[[str], "Page"]
 Row = dict[str, Any]
 
 PAGE = 60
@@ -75,7 +70,7 @@ def steps(cifar10: Scored, record_property: Callable[[str, object], None]) -> St
     return Steps(cifar10.seconds, record_property)
 
 
-def tab_to(page: "Page", selector: str) -> None:
+def tab_to(page: Page, selector: str) -> None:
     """Presses Tab until an element has the focus."""
     for _ in range(60):
         page.keyboard.press("Tab")
@@ -84,7 +79,7 @@ def tab_to(page: "Page", selector: str) -> None:
     pytest.fail(f"Tab does not reach {selector}")
 
 
-def download(page: "Page", folder: Path, selector: str) -> None:
+def download(page: Page, folder: Path, selector: str) -> None:
     """Downloads the marks by the keyboard alone, to where the person works."""
     page.locator(selector).focus()
     with page.expect_download() as download:
@@ -115,7 +110,7 @@ def check_cleaned(cifar10: Scored) -> None:
 def test_from_the_report_to_a_cleaned_list_takes_two_commands(
     cifar10: Scored,
     steps: Steps,
-    open_page: Callable[..., "Page"],
+    open_page: Callable[..., Page],
     run_words: Callable[[str, Path], str],
 ) -> None:
 
@@ -140,7 +135,7 @@ def test_from_the_explorer_to_a_cleaned_list_takes_three_commands(
     cifar10: Scored,
     steps: Steps,
     exploring: Callable[[str, Path], AbstractContextManager[str]],
-    open_address: Callable[[str], "Page"],
+    open_address: Callable[[str], Page],
     run_words: Callable[[str, Path], str],
 ) -> None:
     line = printed(r"^ +(difficulty explore .*)$", cifar10.output)
@@ -164,7 +159,7 @@ def test_from_the_explorer_to_a_cleaned_list_takes_three_commands(
 
 
 def test_the_pictures_order_and_filters_of_the_report_are_those_of_the_score_file(
-    cifar10: Scored, open_page: Callable[..., "Page"]
+    cifar10: Scored, open_page: Callable[..., Page]
 ) -> None:
     page = open_page(cifar10.folder / "report.html")
     doubtful = [row for row in cifar10.rows if row["label_margin"] > 0]
@@ -182,7 +177,7 @@ def test_the_pictures_order_and_filters_of_the_report_are_those_of_the_score_fil
     assert cats
 
 
-def captions(page: "Page") -> list[str]:
+def captions(page: Page) -> list[str]:
     """What is written below the cards that are shown."""
     shown = page.locator(".card:visible .caption").all_inner_texts()
     return [" ".join(text.split()) for text in shown]
@@ -201,7 +196,7 @@ def explored(cifar10: Scored, exploring: Exploring) -> Iterator[str]:
 
 
 @pytest.fixture
-def page(explored: str, open_address: OpenAddress) -> Iterator["Page"]:
+def page(explored: str, open_address: OpenAddress) -> Iterator[Page]:
     """All images, none of which is marked before or after the test."""
     page = open_address(f"{explored}/images?sort=doubtful")
     yield page
@@ -216,22 +211,22 @@ def address_in(output: str) -> str:
     return output.split()[1]
 
 
-def shown_rows(page: "Page") -> list[int]:
+def shown_rows(page: Page) -> list[int]:
     return [
         int(row) for row in page.locator(".card").evaluate_all("a => a.map(c => c.dataset.row)")
     ]
 
 
-def press(page: "Page", *keys: str) -> None:
+def press(page: Page, *keys: str) -> None:
     for key in keys:
         page.keyboard.press(key)
 
 
-def wait_for_marks(page: "Page", number: int) -> None:
+def wait_for_marks(page: Page, number: int) -> None:
     page.wait_for_selector(f"#tray-text:has-text('{number} checked')")
 
 
-def stamps(page: "Page") -> list[str]:
+def stamps(page: Page) -> list[str]:
     return [text for text in page.locator(".stamp").all_inner_texts() if text]
 
 
@@ -259,7 +254,7 @@ ORDERS: list[tuple[str, Callable[[Row], float], Callable[[Row], bool]]] = [
 ]
 
 
-def test_order_and_filters_are_what_the_score_file_says(page: "Page", cifar10: Scored) -> None:
+def test_order_and_filters_are_what_the_score_file_says(page: Page, cifar10: Scored) -> None:
     address = page.url.partition("?")[0]
     for query, key, fits in ORDERS:
         page.goto(address + query)
@@ -271,7 +266,7 @@ def test_order_and_filters_are_what_the_score_file_says(page: "Page", cifar10: S
         assert page.locator(".results-head b").inner_text() == f"{len(expected):,}", query
 
 
-def test_every_picture_is_that_of_its_row(page: "Page", cifar10: Scored) -> None:
+def test_every_picture_is_that_of_its_row(page: Page, cifar10: Scored) -> None:
     page.locator(".more").scroll_into_view_if_needed()
     page.wait_for_load_state("networkidle")
     widths = page.locator(".card img").evaluate_all("all => all.map((each) => each.naturalWidth)")
@@ -287,9 +282,7 @@ def test_every_picture_is_that_of_its_row(page: "Page", cifar10: Scored) -> None
         assert np.abs(shown - np.asarray(stored, np.int64)).mean() < LARGEST_DIFFERENCE
 
 
-def test_going_back_from_an_image_restores_the_filters_the_pages_and_the_marks(
-    page: "Page",
-) -> None:
+def test_going_back_from_an_image_restores_the_filters_the_pages_and_the_marks(page: Page) -> None:
     page.get_by_label("Label", exact=True).fill("frog")
     page.keyboard.press("Tab")
     page.locator(".results-head b").get_by_text("200", exact=True).wait_for()
@@ -310,7 +303,7 @@ def test_going_back_from_an_image_restores_the_filters_the_pages_and_the_marks(
     page.locator(".results-head b").get_by_text("2,000", exact=True).wait_for()
 
 
-def test_two_tabs_that_mark_the_same_image_at_once_agree(page: "Page", problems: list[str]) -> None:
+def test_two_tabs_that_mark_the_same_image_at_once_agree(page: Page, problems: list[str]) -> None:
     other = page.context.new_page()
     other.goto(page.url)
     for each, key in ((page, "k"), (other, "d")):

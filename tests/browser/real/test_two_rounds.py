@@ -6,11 +6,8 @@ copies. The person knows the truth, keeps what is right and relabels the rest, b
 
 import csv
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,13 +17,7 @@ from difficulty_service.marks.review_folder import ReviewFolder
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.label_counts import LabelCounts
 from difficulty_service.scores.samples import to_samples
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-RunWords = Callable[[str, Path], str]
-Exploring = Callable[[str, Path], AbstractContextManager[str]]
-OpenAddress = Callable[[str], "Page"]
+from tests.browser.kinds import Exploring, OpenAddress, Page, RunWords
 
 ROUNDS = (20, 100)  # decisions
 MOST_KEYS = 1.1  # for each decision
@@ -46,7 +37,7 @@ pytestmark = [
 class Reviewer:
     """Who knows the true class of what was moved, and presses keys."""
 
-    page: "Page"
+    page: Page
     truth: dict[str, str]
     keys: int = 0
     decided: dict[str, str | None] = field(default_factory=dict)
