@@ -1,15 +1,20 @@
 """The consoles of all commands, the trainer's too, and tables and warnings."""
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import ProgressColumn, Task
 from rich.table import Table
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 
 class LastingConsole(Console):
@@ -83,6 +88,16 @@ def print_warnings(sentences: Sequence[str]) -> None:
     """Prints one line each, on standard error."""
     for sentence in sentences:
         alarm.print(f"warning: {sentence}", markup=False)
+
+
+def print_page(path: Path) -> None:
+    """Says where a page was written."""
+    out.print(f"the report is in {path}; open it in a browser", markup=False)
+
+
+def print_json(found: "BaseModel") -> None:
+    """Prints what was found for programs, on a standard output with nothing else."""
+    sys.stdout.write(found.model_dump_json(indent=2) + "\n")
 
 
 @contextmanager

@@ -1,10 +1,9 @@
 """`difficulty score --dry-run`: how a dataset would be read."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from difficulty_service.cli.console import as_text, out, print_table, print_warnings
+from difficulty_service.cli.console import as_text, out, print_json, print_table, print_warnings
 from difficulty_service.cli.wrong_call import WrongCall
 from difficulty_service.settings.options import OutputOptions
 from difficulty_service.settings.run import Run
@@ -36,7 +35,7 @@ def show_reading(run: Run, output: OutputOptions) -> None:
         raise
     found = preview(dataset, options.split)
     if output.json_:
-        sys.stdout.write(found.model_dump_json(indent=2) + "\n")
+        print_json(found)
         return
     split = f", split {found.split}" if found.split else ""
     out.print(f"{source}{split} would be read as {found.title} ({found.format})", markup=False)

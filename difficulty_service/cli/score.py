@@ -1,6 +1,5 @@
 """`difficulty score`: a dataset or its features in, a score file out."""
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from cyclopts import Parameter
 
 from difficulty_service.base.wording import count_of
-from difficulty_service.cli.console import err, without
+from difficulty_service.cli.console import err, print_json, without
 from difficulty_service.cli.console import out as stdout
 from difficulty_service.cli.dry_run import show_reading
 from difficulty_service.cli.extract import (
@@ -164,7 +163,7 @@ def score(
         report_all(summary, out, written, verbose=output.verbose)
     result = ScoreResult.of(summary, out, written, extracted)
     if output.json_:
-        sys.stdout.write(result.model_dump_json(indent=2) + "\n")
+        print_json(result)
     require_below(limits, {"": result})
 
 

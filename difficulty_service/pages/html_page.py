@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from difficulty_service.base.errors import ReportError
-from difficulty_service.base.files import require_output_file
+from difficulty_service.base.files import replacing, require_output_file
 from difficulty_service.base.wording import UNUSUAL, one_of
 from difficulty_service.marks.mark_kinds import script_data
 from difficulty_service.pages.scripts import classic_script
@@ -60,6 +60,15 @@ def render_template(
     policy = POLICY.format(style=_hash(style), script=_hash(script))
     page = environment_of(package).get_template(template)
     return page.render(style=style, script=script, policy=policy, **values)
+
+
+def write_page(
+    path: Path, template: str, values: Mapping[str, Any], *, styles: Sequence[str], package: str
+) -> None:
+    """Writes a page that has no script but that of the theme; it appears whole or not at all."""
+    page = render_template(template, values, styles=styles, scripts=("theme.js",), package=package)
+    with replacing(path) as temporary:
+        temporary.write_text(page, "utf-8", errors="replace")
 
 
 @cache

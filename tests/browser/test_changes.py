@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from difficulty_service.analyses.versions.changes import find_changes
-from difficulty_service.analyses.versions.page import ChangePage, write_change_page
+from difficulty_service.analyses.versions.page import write_change_page
 from difficulty_service.base.errors import as_keyword
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scoring.splits import Split, open_split
@@ -51,7 +51,7 @@ def write_page(
         old, new = version("old", OLD, before), version("new", len(ids), labels)
         scored = known.table.select(["sample_id", "rmd"]).rename_columns(["sample_id", "score"])
         report = find_changes(old, new, permutations=9, scores=scored)
-        write_change_page(folder / "new.html", ChangePage(report, old, new), as_keyword)
+        write_change_page(folder / "new.html", report, (old, new), None, as_keyword)
         return folder / "new.html"
 
     return write

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from difficulty_service.analyses.leaks.leaks import find_leaks
-from difficulty_service.analyses.leaks.page import LeakPage, write_leak_page
+from difficulty_service.analyses.leaks.page import write_leak_page
 from difficulty_service.base.errors import as_keyword
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scoring.splits import Split, open_split
@@ -56,8 +56,8 @@ def write_page(
             set_of(make_scored(**names), features[1]),
         )
         path = tmp_path_factory.mktemp("leaks") / "leaks.html"
-        page = LeakPage(find_leaks(train, [test], 0.97), train, [test])
-        write_leak_page(path, page, as_keyword)
+        report = find_leaks(train, [test], 0.97)
+        write_leak_page(path, report, (train, test), (), as_keyword)
         return path
 
     return write

@@ -5,20 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from difficulty_service.analyses.audit.score_comparison import ScoreComparison
-from difficulty_service.base.files import replacing
 from difficulty_service.pages.cards import Pictures, read_pictures
 from difficulty_service.pages.charts import shade_of
-from difficulty_service.pages.html_page import render_template
+from difficulty_service.pages.html_page import write_page
 from difficulty_service.pages.origin import describe_provenance
 from difficulty_service.pages.stored_images import ImageSource
 from difficulty_service.scores.file import ScoreFile
 
-STYLES, SCRIPTS = ("base.css", "report.css", "comparison.css"), ("theme.js",)
-
+STYLES = ("base.css", "report.css", "comparison.css")
 
 LISTED_CLASSES = 50
 """Number of classes in the table."""
-
 
 LISTED_IDS = 20
 """Number of ids that are listed of samples in one file only."""
@@ -54,11 +51,7 @@ def write_comparison(
         "classes": comparison.classes[:LISTED_CLASSES],
         "only": [ids[:LISTED_IDS] for ids in (comparison.only_first, comparison.only_second)],
     }
-    page = render_template(
-        "comparison.html.j2", values, styles=STYLES, scripts=SCRIPTS, package=__package__
-    )
-    with replacing(path) as temporary:
-        temporary.write_text(page, "utf-8", errors="replace")
+    write_page(path, "comparison.html.j2", values, styles=STYLES, package=__package__)
     return [f"{sample_id} is not shown: {why}" for sample_id, why in pictures.problems.items()]
 
 

@@ -1,6 +1,5 @@
 """`difficulty backbones --try`: which backbone suits a dataset."""
 
-import sys
 from contextlib import ExitStack
 from itertools import count
 from typing import TYPE_CHECKING
@@ -24,7 +23,7 @@ def run_trial(run: Run, trial: TrialOptions, given: set[str], *, as_json: bool) 
         try_backbones,
         useless_options,
     )
-    from difficulty_service.cli.console import err, out, print_warnings
+    from difficulty_service.cli.console import err, out, print_json, print_warnings
     from difficulty_service.cli.extract import plan_of
     from difficulty_service.cli.progress import ImageProgressBar, exit_when_interrupted
     from difficulty_service.datasets import open_dataset
@@ -49,7 +48,7 @@ def run_trial(run: Run, trial: TrialOptions, given: set[str], *, as_json: bool) 
         found = try_backbones(dataset, plan, trial, callbacks)
     print_warnings(found.warnings)
     if as_json:
-        sys.stdout.write(found.model_dump_json(indent=2) + "\n")
+        print_json(found)
         return
     print_trial(found)
     out.print(found.sentence, markup=False)

@@ -1,6 +1,5 @@
 """`difficulty leaks`: a training set and test sets in, the samples that they share out."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +8,13 @@ from cyclopts import Parameter
 
 from difficulty_service.analyses.leaks.comparison import COPY_KINDS, LeakResult
 from difficulty_service.cli.console import out as console
-from difficulty_service.cli.console import print_table, print_warnings, without
+from difficulty_service.cli.console import (
+    print_json,
+    print_page,
+    print_table,
+    print_warnings,
+    without,
+)
 from difficulty_service.cli.progress import comparison_bar, exit_when_interrupted
 from difficulty_service.cli.score_result import Limit, require_below
 from difficulty_service.cli.written_files import require_writable
@@ -18,7 +23,6 @@ from difficulty_service.settings.options import JsonOption, LeakOptions
 
 if TYPE_CHECKING:
     from difficulty_service.analyses.leaks.leaks import LeakReport, SetLeaks
-    from difficulty_service.scoring.splits import Split
 
 SHOWN = 10
 """Number of pairs of a test set that are listed."""
@@ -74,6 +78,7 @@ def leaks(
         raise WrongCall("--train-images and --test-images need a page: --report NAME.html")
     from difficulty_service.analyses.leaks.leaks import find_leaks
     from difficulty_service.analyses.leaks.near_search import search_device
+    from difficulty_service.analyses.leaks.page import write_leak_page
     from difficulty_service.scoring.splits import open_split
 
     splits = [open_split(train)]
@@ -91,10 +96,13 @@ def leaks(
             console.print(f"the pairs are in {out}", markup=False)
         write_drops(found, train, tests[0], drop_train, drop_test)
         if report is not None:
-            write_page(report, found, splits, (train_images, test_images))
+            print_warnings(
+                write_leak_page(report, found, splits, (train_images, test_images), as_option)
+            )
+            print_page(report)
     result = LeakResult.of(found)
     if output.json_:
-        sys.stdout.write(result.model_dump_json(indent=2) + "\n")
+        print_json(result)
     require_below(limits, {f"{each.name}: ": each for each in result.tests})
 
 
@@ -169,15 +177,3 @@ def write_drops(
             f"--marks {path} --out cleaned.csv",
             markup=False,
         )
-
-
-def write_page(
-    path: Path, found: "LeakReport", splits: "Sequence[Split]", images: Sequence[str | None]
-) -> None:
-    """Writes the page, and prints where it is."""
-    from difficulty_service.analyses.leaks.page import LeakPage, write_leak_page
-
-    train_images, *test_images = images
-    page = LeakPage(found, splits[0], splits[1:], train_images, test_images)
-    print_warnings(write_leak_page(path, page, as_option))
-    console.print(f"the report is in {path}; open it in a browser", markup=False)

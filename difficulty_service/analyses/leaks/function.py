@@ -5,7 +5,7 @@ from pathlib import Path
 
 from difficulty_service.analyses.leaks.leaks import LeakReport, find_leaks
 from difficulty_service.analyses.leaks.near_search import search_device
-from difficulty_service.analyses.leaks.page import LeakPage, write_leak_page
+from difficulty_service.analyses.leaks.page import write_leak_page
 from difficulty_service.base.errors import ConfigError, DatasetError, as_keyword
 from difficulty_service.base.files import require_output_file
 from difficulty_service.base.tables import WRITERS
@@ -76,8 +76,8 @@ def leaks(
     )
     notes: Sequence[str] = ()
     if report is not None:
-        page = LeakPage(found, splits[0], splits[1:], train_images, test_images)
-        notes = write_leak_page(Path(report), page, as_keyword)
+        images = (train_images, *test_images)
+        notes = write_leak_page(Path(report), found, splits, images, as_keyword)
     if out is not None:
         found.save(Path(out))
     warn([*found.warnings, *notes])

@@ -1,10 +1,16 @@
 """`difficulty missing`: scored boxes in, regions out that look like an object and have no box."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from difficulty_service.cli.console import err, print_table, print_warnings, without
+from difficulty_service.cli.console import (
+    err,
+    print_json,
+    print_page,
+    print_table,
+    print_warnings,
+    without,
+)
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.extract import report_settled
 from difficulty_service.cli.progress import exit_when_interrupted
@@ -44,6 +50,7 @@ def missing(
         report: Page to write, with a picture of each region.
     """
     from difficulty_service.analyses.missing_boxes.find import encoding_plan, find_missing
+    from difficulty_service.analyses.missing_boxes.page import write_missing_page
     from difficulty_service.cli.progress import ImageProgressBar
     from difficulty_service.pages.stored_images import open_images
     from difficulty_service.scores.provenance import Provenance
@@ -67,17 +74,10 @@ def missing(
     with without(*([console] if output.json_ else [])):
         report_missing(found, out)
         if report is not None:
-            write_page(report, found)
+            write_missing_page(report, found)
+            print_page(report)
     if output.json_:
-        sys.stdout.write(found.counts.model_dump_json(indent=2) + "\n")
-
-
-def write_page(path: Path, found: "MissingBoxes") -> None:
-    """Writes the page, and prints where it is."""
-    from difficulty_service.analyses.missing_boxes.page import write_missing_page
-
-    write_missing_page(path, found)
-    console.print(f"the report is in {path}; open it in a browser", markup=False)
+        print_json(found.counts)
 
 
 def report_missing(found: "MissingBoxes", out: Path) -> None:

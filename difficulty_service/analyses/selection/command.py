@@ -1,6 +1,5 @@
 """`difficulty select`: a pool of samples in, those to label next or to keep out."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +8,7 @@ from cyclopts import Parameter
 
 from difficulty_service.analyses.selection.comparison import SelectResult
 from difficulty_service.cli.console import out as console
-from difficulty_service.cli.console import print_table, print_warnings, without
+from difficulty_service.cli.console import print_json, print_table, print_warnings, without
 from difficulty_service.cli.progress import comparison_bar, exit_when_interrupted
 from difficulty_service.cli.written_files import require_writable
 from difficulty_service.cli.wrong_call import WrongCall
@@ -92,7 +91,7 @@ def select(
         if out_scores is not None:
             write_chosen_scores(selection, pool, out_scores)
     if output.json_:
-        sys.stdout.write(SelectResult.of(selection).model_dump_json(indent=2) + "\n")
+        print_json(SelectResult.of(selection))
 
 
 def report_selection(selection: "Selection", out: Path) -> None:

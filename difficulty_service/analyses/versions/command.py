@@ -1,6 +1,5 @@
 """`difficulty diff`: two versions of a dataset in, what differs between them out."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +8,13 @@ from cyclopts import Parameter
 
 from difficulty_service.analyses.versions.comparison import CHANGE_KINDS, DiffResult
 from difficulty_service.cli.console import out as console
-from difficulty_service.cli.console import print_table, print_warnings, without
+from difficulty_service.cli.console import (
+    print_json,
+    print_page,
+    print_table,
+    print_warnings,
+    without,
+)
 from difficulty_service.cli.progress import exit_when_interrupted
 from difficulty_service.cli.score_result import Limit, require_below
 from difficulty_service.cli.written_files import require_writable
@@ -83,10 +88,13 @@ def diff(
             found.save(out)
             console.print(f"the changes are in {out}", markup=False)
         if report is not None and splits is not None:
-            write_page(report, found, splits, images)
+            from difficulty_service.analyses.versions.page import write_change_page
+
+            print_warnings(write_change_page(report, found, splits, images, as_option))
+            print_page(report)
     result = DiffResult.of(found)
     if output.json_:
-        sys.stdout.write(result.model_dump_json(indent=2) + "\n")
+        print_json(result)
     require_below(limits, {f"{found.new}: ": result})
 
 
@@ -198,13 +206,3 @@ def as_number(value: float | None) -> str:
 def as_range(low: float | None, high: float | None) -> str:
     """Both ends, or nothing."""
     return "" if low is None else f"{as_number(low)} to {as_number(high)}"
-
-
-def write_page(
-    path: Path, found: "ChangeReport", splits: "tuple[Split, Split]", images: str | None
-) -> None:
-    """Writes the page, and prints where it is."""
-    from difficulty_service.analyses.versions.page import ChangePage, write_change_page
-
-    print_warnings(write_change_page(path, ChangePage(found, *splits, images), as_option))
-    console.print(f"the report is in {path}; open it in a browser", markup=False)

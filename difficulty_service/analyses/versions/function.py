@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from difficulty_service.analyses.versions.changes import ChangeReport, find_changes
-from difficulty_service.analyses.versions.page import ChangePage, write_change_page
+from difficulty_service.analyses.versions.page import write_change_page
 from difficulty_service.base.errors import DatasetError, as_keyword
 from difficulty_service.base.files import require_output_file
 from difficulty_service.base.tables import WRITERS
@@ -70,8 +70,7 @@ def diff(
     found = find_changes(first, second, options.permutations, options.seed, measure)
     notes: Sequence[str] = ()
     if report is not None:
-        page = ChangePage(found, first, second, images)
-        notes = write_change_page(Path(report), page, as_keyword)
+        notes = write_change_page(Path(report), found, (first, second), images, as_keyword)
     if out is not None:
         found.save(Path(out))
     warn([*found.warnings, *notes])

@@ -1,7 +1,6 @@
 """The page of a new version of a dataset: what is new and hard, and what has another label."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,66 +10,30 @@ import pyarrow as pa
 from difficulty_service.analyses.versions.changes import ChangeReport
 from difficulty_service.analyses.versions.version_matches import ADDED, CHANGED
 from difficulty_service.base.errors import ReportError, Setting, Spell
-from difficulty_service.base.files import replacing
 from difficulty_service.pages.cards import Pictures, dataset_name
-from difficulty_service.pages.html_page import render_template, require_page_file
-from difficulty_service.pages.split_samples import (
-    ShownSample,
-    facts_of,
-    pictures_of,
-    shown_sample,
-)
+from difficulty_service.pages.html_page import require_page_file, write_page
+from difficulty_service.pages.split_samples import facts_of, pictures_of, shown_sample
 from difficulty_service.scoring.splits import Split
 
-STYLES, SCRIPTS = ("base.css", "report.css", "leaks.css", "changes.css"), ("theme.js",)
+STYLES = ("base.css", "report.css", "leaks.css", "changes.css")
 
 MOST_SHOWN = 120
 """Samples of a section that are shown."""
 
 
-@dataclass(frozen=True)
-class ChangePage:
-    """What the page shows.
-
-    Attributes:
-        images: Location of the dataset of the new version; None for the one that its features were
-            made of, without pictures where that is gone.
-    """
-
-    report: ChangeReport
-    old: Split
-    new: Split
-    images: str | None = None
-
-
-@dataclass(frozen=True)
-class ShownChange:
-    """A sample of the new version, with what is known of it."""
-
-    sample: ShownSample
-    old_label: str | None
-    new_label: str | None
-    relabelled: bool
-    score: float | None
-    novelty: float | None
-
-
-@dataclass(frozen=True)
-class ShownSection:
-    """Some of the changes of one kind.
-
-    Attributes:
-        total: Number of all of them.
-    """
-
-    changes: Sequence[ShownChange]
-    total: int
-
-
-def write_change_page(path: Path, page: ChangePage, spell: Spell) -> Sequence[str]:
+def write_change_page(
+    path: Path,
+    report: ChangeReport,
+    versions: tuple[Split, Split],
+    images: str | None,
+    spell: Spell,
+) -> Sequence[str]:
     """Writes the page, which appears whole or not at all; gives sentences about missing pictures.
 
     Args:
+        versions: The old and the new one.
+        images: Location of the dataset of the new version; None for the one that its features were
+            made of, without pictures where that is gone.
         spell: Writes a setting as the caller does.
 
     Raises:
@@ -78,7 +41,6 @@ def write_change_page(path: Path, page: ChangePage, spell: Spell) -> Sequence[st
         DifficultyError: A dataset that was named cannot be read.
     """
     require_page_file(path)
-    report = page.report
     if report.table is None:
         raise ReportError("Gaussians hold no samples to show on a page")
     rows = report.table.to_pylist()
@@ -87,7 +49,7 @@ def write_change_page(path: Path, page: ChangePage, spell: Spell) -> Sequence[st
     shown = [each["new_id"] for each in [*fresh[:MOST_SHOWN], *relabelled[:MOST_SHOWN]]]
     notes: list[str] = []
     ids = list(dict.fromkeys(shown))
-    pictures = pictures_of(page.new, ids, page.images, Setting("images"), notes, spell)
+    pictures = pictures_of(versions[1], ids, images, Setting("images"), notes, spell)
     values = {
         "report": report,
         "old": dataset_name(report.old),
@@ -98,14 +60,10 @@ def write_change_page(path: Path, page: ChangePage, spell: Spell) -> Sequence[st
         "by_score": any(row["score"] is not None for row in fresh),
         "has_pictures": bool(pictures.uris or pictures.excerpts),
         "classes": report.classes.to_pylist(),
-        "facts": [(dataset_name(each.name), facts_of(each)) for each in (page.old, page.new)],
+        "facts": [(dataset_name(each.name), facts_of(each)) for each in versions],
         "warnings": [*report.warnings, *notes],
     }
-    html = render_template(
-        "changes.html.j2", values, styles=STYLES, scripts=SCRIPTS, package=__package__
-    )
-    with replacing(path) as temporary:
-        temporary.write_text(html, "utf-8", errors="replace")
+    write_page(path, "changes.html.j2", values, styles=STYLES, package=__package__)
     return notes
 
 
@@ -125,16 +83,10 @@ def new_and_hard(table: pa.Table) -> list[dict[str, Any]]:
     return sorted(rows, key=order)
 
 
-def _section(rows: Sequence[dict[str, Any]], pictures: Pictures, first: int) -> ShownSection:
-    shown = [
-        ShownChange(
-            sample=shown_sample(first + number, row["new_id"], row["new_label"], pictures),
-            old_label=row["old_label"],
-            new_label=row["new_label"],
-            relabelled=row["relabelled"],
-            score=row["score"],
-            novelty=row["novelty"],
-        )
-        for number, row in enumerate(rows[:MOST_SHOWN])
+def _section(rows: Sequence[dict[str, Any]], pictures: Pictures, first: int) -> Mapping[str, Any]:
+    """The first of some changes, each with its sample, and the number of all of them."""
+    changes = [
+        {**row, "sample": shown_sample(number, row["new_id"], row["new_label"], pictures)}
+        for number, row in enumerate(rows[:MOST_SHOWN], first)
     ]
-    return ShownSection(shown, len(rows))
+    return {"changes": changes, "total": len(rows)}

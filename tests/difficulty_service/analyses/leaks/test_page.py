@@ -1,5 +1,6 @@
 """The page of copies across splits, by its text; tests/browser looks at it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from difficulty_service.analyses.leaks.leaks import find_leaks
-from difficulty_service.analyses.leaks.page import MOST_SHOWN, LeakPage, write_leak_page
+from difficulty_service.analyses.leaks.page import MOST_SHOWN, write_leak_page
 from difficulty_service.base.errors import DatasetError, ReportError, as_keyword
 from difficulty_service.scoring.splits import Split, open_split
 from tests.factories import store_of
@@ -23,18 +24,20 @@ def set_of(folder: Path, letter: str, samples: int, **options: object) -> Split:
     return open_split(store_of(folder, features, labels, ids, **usual | options).folder)
 
 
-def page_of(folder: Path, samples: int, **options: object) -> LeakPage:
-    train = set_of(folder / "train", "s", samples, **options)
-    tests = [set_of(folder / "test", "t", samples, **options)]
-    return LeakPage(find_leaks(train, tests, 0.97), train, tests)
+def sets_of(folder: Path, samples: int, **options: object) -> list[Split]:
+    names = (("train", "s"), ("test", "t"))
+    return [set_of(folder / name, letter, samples, **options) for name, letter in names]
+
+
+def write_page(path: Path, splits: list[Split], *images: str) -> Sequence[str]:
+    report = find_leaks(splits[0], splits[1:], 0.97)
+    return write_leak_page(path, report, splits, images, as_keyword)
 
 
 def test_without_the_datasets_the_page_lists_pairs_and_says_how_to_bring_pictures(
     tmp_path: Path,
 ) -> None:
-    page = page_of(tmp_path, 3)
-
-    notes = write_leak_page(tmp_path / "leaks.html", page, as_keyword)
+    notes = write_page(tmp_path / "leaks.html", sets_of(tmp_path, 3))
 
     html = (tmp_path / "leaks.html").read_text()
     assert len(notes) == 2
@@ -46,19 +49,16 @@ def test_without_the_datasets_the_page_lists_pairs_and_says_how_to_bring_picture
 
 
 def test_a_dataset_that_was_named_must_be_there(tmp_path: Path) -> None:
-    page = page_of(tmp_path, 3)
-    named = LeakPage(page.report, page.train, page.tests, str(tmp_path / "nowhere"))
+    sets = sets_of(tmp_path, 3)
 
     with pytest.raises(DatasetError, match="nowhere"):
-        write_leak_page(tmp_path / "leaks.html", named, as_keyword)
+        write_page(tmp_path / "leaks.html", sets, str(tmp_path / "nowhere"))
 
     assert not (tmp_path / "leaks.html").exists()
 
 
 def test_a_large_test_set_is_shown_in_part(tmp_path: Path) -> None:
-    page = page_of(tmp_path, MOST_SHOWN + 5)
-
-    write_leak_page(tmp_path / "leaks.html", page, as_keyword)
+    write_page(tmp_path / "leaks.html", sets_of(tmp_path, MOST_SHOWN + 5))
 
     html = (tmp_path / "leaks.html").read_text()
     assert f"{MOST_SHOWN} of {MOST_SHOWN + 5} are on this page" in html
@@ -69,10 +69,8 @@ def test_without_copies_the_page_says_so(tmp_path: Path) -> None:
     train = set_of(tmp_path / "a", "s", 2)
     some = torch.randn(4, 16, generator=torch.Generator().manual_seed(9))
     store = store_of(tmp_path / "b", some, torch.zeros(4).long(), backbone="builtin")
-    test = open_split(store.folder)
-    page = LeakPage(find_leaks(train, [test], 0.97), train, [test])
 
-    write_leak_page(tmp_path / "leaks.html", page, as_keyword)
+    write_page(tmp_path / "leaks.html", [train, open_split(store.folder)])
 
     html = (tmp_path / "leaks.html").read_text()
     assert "<b>0</b> of 4 images of" in html
@@ -89,16 +87,10 @@ def test_texts_are_shown_by_their_beginnings(tmp_path: Path) -> None:
         "dataset_options": {"id_column": "key", "text_column": "text"},
         "class_names": ("cat",),
     }
-    page = page_of(tmp_path / "features", 2, **options)
-    located = LeakPage(
-        page.report,
-        page.train,
-        page.tests,
-        str(tmp_path / "train.parquet"),
-        [str(tmp_path / "test.parquet")],
-    )
+    sets = sets_of(tmp_path / "features", 2, **options)
+    images = [str(tmp_path / name) for name in ("train.parquet", "test.parquet")]
 
-    write_leak_page(tmp_path / "leaks.html", located, as_keyword)
+    write_page(tmp_path / "leaks.html", sets, *images)
 
     html = (tmp_path / "leaks.html").read_text()
     assert html.count("&lt;i&gt;first&lt;/i&gt; words") == 2
@@ -107,4 +99,4 @@ def test_texts_are_shown_by_their_beginnings(tmp_path: Path) -> None:
 
 def test_the_page_has_the_ending_of_one(tmp_path: Path) -> None:
     with pytest.raises(ReportError, match=r"expected is \.html"):
-        write_leak_page(tmp_path / "leaks.txt", page_of(tmp_path, 2), as_keyword)
+        write_page(tmp_path / "leaks.txt", sets_of(tmp_path, 2))

@@ -1,5 +1,6 @@
 """The page of what is new and hard, by its text."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -7,12 +8,7 @@ import pytest
 import torch
 
 from difficulty_service.analyses.versions.changes import find_changes
-from difficulty_service.analyses.versions.page import (
-    MOST_SHOWN,
-    ChangePage,
-    new_and_hard,
-    write_change_page,
-)
+from difficulty_service.analyses.versions.page import MOST_SHOWN, new_and_hard, write_change_page
 from difficulty_service.base.errors import DatasetError, ReportError, as_keyword
 from difficulty_service.scoring.splits import Split, open_split
 from tests.factories import store_of, write_image_folder
@@ -28,18 +24,20 @@ def version(folder: Path, ids: list[str], labels: list[int], **options: object) 
     return open_split(store.folder)
 
 
-def page_of(folder: Path, added: int, **options: object) -> ChangePage:
-    """Twelve samples, of which one is relabelled, and some that were added."""
+def page_of(path: Path, added: int, images: str | None = None) -> Sequence[str]:
+    """The page of twelve samples, of which one is relabelled, and some that were added."""
+    folder = path.parent
     ids = [f"s{row}" for row in range(12)]
     old = version(folder / "old", ids, [0, 1, 2] * 4)
     new_ids = [*ids, *(f"t{row}" for row in range(added))]
-    new = version(folder / "new", new_ids, [1, 1, 2, *[0, 1, 2] * 3, *[0] * added], **options)
+    new = version(folder / "new", new_ids, [1, 1, 2, *[0, 1, 2] * 3, *[0] * added])
     scores = pa.table({"sample_id": new_ids, "score": [float(row) for row in range(12 + added)]})
-    return ChangePage(find_changes(old, new, permutations=9, scores=scores), old, new)
+    report = find_changes(old, new, permutations=9, scores=scores)
+    return write_change_page(path, report, (old, new), images, as_keyword)
 
 
 def test_what_is_new_is_listed_with_the_hardest_first_and_names_are_text(tmp_path: Path) -> None:
-    notes = write_change_page(tmp_path / "new.html", page_of(tmp_path, 3), as_keyword)
+    notes = page_of(tmp_path / "new.html", 3)
 
     html = (tmp_path / "new.html").read_text()
     assert "<b>3</b> of 15 images are new" in html
@@ -56,16 +54,16 @@ def test_pictures_of_the_new_version_are_on_the_page(tmp_path: Path) -> None:
     ids = sorted(str(path.relative_to(photos)) for path in photos.rglob("*.png"))
     old = version(tmp_path / "old", ids[:4], [0, 0, 1, 1])
     new = version(tmp_path / "new", ids, [0, 0, 1, 1, 2, 2])
-    page = ChangePage(find_changes(old, new, permutations=0), old, new, str(photos))
+    report = find_changes(old, new, permutations=0)
 
-    write_change_page(tmp_path / "new.html", page, as_keyword)
+    write_change_page(tmp_path / "new.html", report, (old, new), str(photos), as_keyword)
 
     # The features are drawn anew, so that all six differ from those before.
     assert (tmp_path / "new.html").read_text().count("data:image/webp;base64,") == 6
 
 
 def test_many_new_samples_are_shown_in_part(tmp_path: Path) -> None:
-    write_change_page(tmp_path / "new.html", page_of(tmp_path, MOST_SHOWN + 5), as_keyword)
+    page_of(tmp_path / "new.html", MOST_SHOWN + 5)
 
     html = (tmp_path / "new.html").read_text()
     assert f"{MOST_SHOWN} of {MOST_SHOWN + 17} are on this page" in html
@@ -74,9 +72,9 @@ def test_many_new_samples_are_shown_in_part(tmp_path: Path) -> None:
 
 def test_a_version_that_is_the_same_has_a_page_that_says_so(tmp_path: Path) -> None:
     old = version(tmp_path / "old", ["a", "b", "c"], [0, 1, 2])
-    page = ChangePage(find_changes(old, old, permutations=0), old, old)
+    report = find_changes(old, old, permutations=0)
 
-    write_change_page(tmp_path / "new.html", page, as_keyword)
+    write_change_page(tmp_path / "new.html", report, (old, old), None, as_keyword)
 
     html = (tmp_path / "new.html").read_text()
     assert "No image is new." in html
@@ -99,15 +97,12 @@ def test_samples_without_scores_come_after_those_with_scores_by_their_novelty() 
 
 
 def test_a_dataset_that_was_named_must_be_there(tmp_path: Path) -> None:
-    page = page_of(tmp_path, 3)
-    named = ChangePage(page.report, page.old, page.new, str(tmp_path / "nowhere"))
-
     with pytest.raises(DatasetError, match="nowhere"):
-        write_change_page(tmp_path / "new.html", named, as_keyword)
+        page_of(tmp_path / "new.html", 3, str(tmp_path / "nowhere"))
 
     assert not (tmp_path / "new.html").exists()
 
 
 def test_the_page_has_the_ending_of_one(tmp_path: Path) -> None:
     with pytest.raises(ReportError, match=r"expected is \.html"):
-        write_change_page(tmp_path / "new.txt", page_of(tmp_path, 1), as_keyword)
+        page_of(tmp_path / "new.txt", 1)
