@@ -55,14 +55,14 @@ def write_leak_page(
     """
     require_page_file(path)
     train_set, *test_sets = splits
-    of_train, *of_tests = [*images, *[None] * len(splits)]
+    located: list[str | None] = [*images, *[None] * len(splits)]
     chosen = [_chosen(test) for test in report.tests]
     notes: list[str] = []
     in_train = [row["train_id"] for rows, _ in chosen for row in rows]
-    train = pictures_of(train_set, in_train, of_train, Setting("train_images"), notes, spell)
+    train = pictures_of(train_set, in_train, located[0], Setting("train_images"), notes, spell)
     sets = []
     for leaks, split, (rows, counts), location in zip(
-        report.tests, test_sets, chosen, of_tests, strict=False
+        report.tests, test_sets, chosen, located[1:], strict=False
     ):
         ids = [row["test_id"] for row in rows]
         test = pictures_of(split, ids, location, Setting("test_images"), notes, spell)

@@ -118,11 +118,10 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Read:
-    """The boxes of tables, and where each of them is."""
+    """The boxes of tables, each in the place of its row."""
 
     listed: ListedTable
     boxes: Boxes
-    rows: Sequence[_Row]
     notes: Sequence[str]
 
 
@@ -164,12 +163,10 @@ def _read(location: str, options: DatasetOptions) -> _Read:
     )
     if meaning.are_shares:
         boxes.images[:] = [replace(image, frame=(1.0, 1.0)) for image in boxes.images]
-    made = list[_Row]()
     for row in rows:
         if is_empty(row.numbers) and isinstance(row.label, str):
             continue  # an image without a box
-        boxes.add(row.image, row.name, row.label, meaning.sides(row.numbers))
-        made += [row] * (len(boxes.rows) - len(made))
+        boxes.add(row.image, row.name, row.label, meaning.sides(row.numbers), place=row)
     names = ", ".join(map(repr, columns.sides))
     notes = [f"the boxes in {names} are read {meaning.note}"] if meaning.note else []
     if len({*boxes.rows}) == len(boxes.rows):
@@ -177,7 +174,7 @@ def _read(location: str, options: DatasetOptions) -> _Read:
             f"each image has one box, in {names}, and the objects in these are the samples; to "
             "read whole images, set the format table"
         )
-    return _Read(listed, boxes, made, notes)
+    return _Read(listed, boxes, notes)
 
 
 def _columns_of(location: str, options: DatasetOptions) -> BoxColumns:
@@ -259,32 +256,22 @@ def _revise(location: str, options: DatasetOptions, changes: Mapping[str, str | 
             f"the labels of {location!r} are numbers with names elsewhere, or none",
             "write a list, by a name that ends in .csv",
         )
-    rows = dict(zip(read.boxes.ids(), read.rows, strict=True))
+    rows, unknown = read.boxes.decided(changes)
     known = set(listed.listing.class_names)
     if all(each.isdecimal() for each in known) and any(
         not each.isdecimal() for each in new_names(changes, known)
     ):
         raise DatasetError(f"the labels of {location!r} are numbers", "give new classes numbers")
     edits = dict[int, dict[int, str | None]]()
-    for sample_id, label in changes.items():
-        if sample_id in rows:
-            edits.setdefault(rows[sample_id].table, {})[rows[sample_id].number] = label
+    for row, label in rows:
+        edits.setdefault(row.table, {})[row.number] = label
     files = [table.file.place for table in listed.rows.tables]
     root = replace(files[0], path=posixpath.commonpath([file.parent.path for file in files]))
     changed = {
         below(root, files[number]): revised_table(files[number], column, of_table)
         for number, of_table in edits.items()
     }
-    images = [_path_of(image.open) for image in read.boxes.images]
+    images = [str(getattr(image.open, "path", "")) for image in read.boxes.images]
     others = [below(root, replace(root, path=path)) for path in images if path]
     others += [path for file in files if (path := below(root, file)) not in changed]
-    return Revision(
-        root,
-        changed,
-        [*dict.fromkeys(filter(None, others))],
-        [name for name in changes if name not in rows],
-    )
-
-
-def _path_of(opener: ImageOpener) -> str:
-    return str(getattr(opener, "path", ""))
+    return Revision(root, changed, [*dict.fromkeys(filter(None, others))], unknown)

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import AnyStr, TypeVar
+from typing import Any, AnyStr, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +75,7 @@ class Boxes:
         rows: Place of the image of each box.
         names: Name of each box in its image.
         labels: Place of its category.
+        places: Where each box is in the files, as the format says it.
         annotated: Places of the images about whose boxes there is anything, right or wrong.
     """
 
@@ -84,6 +85,7 @@ class Boxes:
     labels: list[int] = field(default_factory=list)
     sides: list[Sides] = field(default_factory=list)
     outlines: list[Outline] = field(default_factory=list)
+    places: list[Any] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     annotated: set[int] = field(default_factory=set)
     _taken: set[tuple[int, str]] = field(default_factory=set)
@@ -95,11 +97,13 @@ class Boxes:
         label: int | str,
         sides: Sequence[object],
         polygons: Sequence[Sequence[object]] = (),
+        place: object = None,
     ) -> None:
         """Adds a box of an image, or lists why it is none; a label of text is such a reason.
 
         Args:
             polygons: Around the object in it, each as x and y of its corners in turn.
+            place: Where it is in the files.
         """
         self.annotated.add(image)
         reason = label if isinstance(label, str) else _problem(sides)
@@ -114,6 +118,7 @@ class Boxes:
         self.labels.append(label)
         self.sides.append(tuple(map(float, sides)))  # type: ignore[arg-type]
         self.outlines.append(_outline(polygons))
+        self.places.append(place)
 
     def skip(self, name: str, reason: str) -> None:
         """Lists what is no box."""
@@ -123,6 +128,14 @@ class Boxes:
         """`image#box` of every box."""
         pairs = zip(self.rows, self.names, strict=True)
         return [as_text(f"{self.images[row].name}#{name}") for row, name in pairs]
+
+    def decided(
+        self, changes: Mapping[str, str | None]
+    ) -> tuple[Sequence[tuple[Any, str | None]], Sequence[str]]:
+        """Places of the boxes that change and what they become, and the ids of no box."""
+        places = dict(zip(self.ids(), self.places, strict=True))
+        known = [(places[name], label) for name, label in changes.items() if name in places]
+        return known, [name for name in changes if name not in places]
 
 
 Name = TypeVar("Name", str, str | None)

@@ -29,7 +29,6 @@ from difficulty_service.datasets.objects.boxes import (
 )
 from difficulty_service.datasets.objects.coco_files import LISTS, find_files
 from difficulty_service.datasets.objects.coco_images import CocoImages, find_images
-from difficulty_service.datasets.objects.coco_labels import open_labels
 from difficulty_service.datasets.objects.files import above_both, below, find_folder, walk
 from difficulty_service.datasets.objects.json_text import (
     Span,
@@ -41,6 +40,7 @@ from difficulty_service.datasets.objects.json_text import (
     removals,
     walk_object,
 )
+from difficulty_service.datasets.objects.whole_images import open_labels
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision
 from difficulty_service.datasets.splits import choose_split
 from difficulty_service.datasets.storage import Entry, StoredPath, is_folder, resolve
@@ -105,7 +105,7 @@ def open_coco(location: str, options: DatasetOptions) -> Dataset:
     names = [name for _, name in read.categories]
     if read.annotations and not read.has_shapes and not options.outlines:
         return _labels(location, options, read, found)
-    boxes, _, notes = _boxes(read, found)
+    boxes, notes = _boxes(read, found)
     return build_boxes(location, options, names, boxes, partial(_revise, place, root), notes)
 
 
@@ -220,9 +220,9 @@ def _no_category(category: object) -> str:
     return f"there is no category {category!r}"
 
 
-def _boxes(read: CocoText, images: CocoImages) -> tuple[Boxes, dict[str, int], list[str]]:
-    """The boxes of a file, which annotation each is, by its id, and what to know of them."""
-    boxes, numbers, bare = Boxes(), list[int](), 0
+def _boxes(read: CocoText, images: CocoImages) -> tuple[Boxes, list[str]]:
+    """The boxes of a file, in the places of their annotations, and what to know of them."""
+    boxes, bare = Boxes(), 0
     rows, problems = _add_images(boxes, read, images)
     labels = {key: label for label, (key, _) in enumerate(read.categories)}
     for number, (key, image, category, box, outline) in enumerate(read.annotations):
@@ -245,14 +245,14 @@ def _boxes(read: CocoText, images: CocoImages) -> tuple[Boxes, dict[str, int], l
             label,
             _sides(box),
             _polygons(outline),
+            number,
         )
-        numbers += [number] * (len(boxes.rows) - len(numbers))
     turned = _turn(boxes, everywhere=read.has_upright_boxes)
     notes = [f"{count_of(turned, 'image')} with boxes of another size: read as upright"]
     notes = notes if turned else []
     if bare:
         notes.append(f"{count_of(bare, 'annotation')} without a box, which say nothing of objects")
-    return boxes, dict(zip(boxes.ids(), numbers, strict=True)), notes
+    return boxes, notes
 
 
 def _turn(boxes: Boxes, *, everywhere: bool) -> int:
@@ -343,7 +343,7 @@ def _revise(
     """The same text but for the annotations that have another category or are gone."""
     read = read_coco(place, place.name)
     images = _find_images(read, place, root)
-    numbers = _boxes(read, images)[1]
+    numbers, unknown = _boxes(read, images)[0].decided(changes)
     keys = dict(
         zip(
             distinct_names([name for _, name in read.categories]),
@@ -354,10 +354,7 @@ def _revise(
     edits, added = _new_categories(read, new_names(changes, keys))
     keys |= added
     removed = set[int]()
-    for sample_id, label in changes.items():
-        number = numbers.get(sample_id)
-        if number is None:
-            continue
+    for number, label in numbers:
         if label is None:
             removed.add(number)
         else:
@@ -378,7 +375,7 @@ def _revise(
         root,
         {path: edited(read.text, edits).encode()},
         [file for file in dict.fromkeys(files) if file not in {"", path}],
-        [name for name in changes if name not in numbers],
+        unknown,
         is_one_file=True,
     )
 

@@ -119,11 +119,7 @@ def open_cvat(location: str, options: DatasetOptions) -> Dataset:
 
 
 class _Split:
-    """The boxes of a file.
-
-    Attributes:
-        shapes: The shape of each box.
-    """
+    """The boxes of a file, each in the place of its shape."""
 
     def __init__(self, location: str, options: DatasetOptions) -> None:
         self.file = choose_file(location, options, _find)
@@ -136,7 +132,6 @@ class _Split:
         self.categories = [*self.reader.labels]
         self.categories += sorted({*named}.difference(self.categories, {""}))
         self.boxes = Boxes()
-        self.shapes: list[CvatShape] = []
         self._add(images, options, location)
 
     def _add(self, images: Sequence[CvatImage], options: DatasetOptions, location: str) -> None:
@@ -165,8 +160,7 @@ class _Split:
             problem = _problem(shape)
             label = labels.get(shape.attributes.get("label", ""), "it has no category")
             sides, polygons = _sides(shape), _polygons(shape)
-            self.boxes.add(rows[place], str(number), problem or label, sides, polygons)
-            self.shapes += [shape] * (len(self.boxes.rows) - len(self.shapes))
+            self.boxes.add(rows[place], str(number), problem or label, sides, polygons, shape)
 
 
 def _boxed(image: CvatImage, search: ImagesByName, found: FoundImage) -> BoxedImage:
@@ -297,19 +291,15 @@ class CvatReader(XmlReader):
 def _revise(location: str, options: DatasetOptions, changes: Mapping[str, str | None]) -> Revision:
     """The same bytes but for the shapes that have another label or are gone."""
     read = _Split(location, options)
-    shapes = dict(zip(read.boxes.ids(), read.shapes, strict=True))
+    shapes, unknown = read.boxes.decided(changes)
     edits = [*_new_labels(read, new_names(changes, read.categories))]
-    for sample_id, label in changes.items():
-        if sample_id in shapes:
-            span = shapes[sample_id].span
-            edits.append(
-                without(read.data, span)
-                if label is None
-                else with_attribute(read.data, span[0], "label", label)
-            )
-    images = [image.name for image in read.boxes.images]
-    unknown = [name for name in changes if name not in shapes]
-    return read.file.revision(edited(read.data, edits), images, unknown)
+    edits += [
+        without(read.data, shape.span)
+        if label is None
+        else with_attribute(read.data, shape.span[0], "label", label)
+        for shape, label in shapes
+    ]
+    return read.file.revision(edited(read.data, edits), read.boxes, unknown)
 
 
 def _new_labels(read: _Split, names: Sequence[str]) -> Iterator[tuple[int, int, bytes]]:

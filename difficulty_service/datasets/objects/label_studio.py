@@ -252,10 +252,9 @@ def open_label_studio(location: str, options: DatasetOptions) -> Dataset:
 
 
 class _Export:
-    """The boxes of a file.
+    """The boxes of a file, each in the place of its region.
 
     Attributes:
-        regions: Where each box is in the text.
         is_table: Whether the file is one of rows, of which the text is made.
     """
 
@@ -280,7 +279,7 @@ class _Export:
         shown = _shown(every)
         addresses = [address for _, address in shown]
         scenes = _Scenes(self.file, addresses)
-        self.boxes, self.regions = scenes.boxes, list[Region]()
+        self.boxes = scenes.boxes
         rows = {address: scenes.row(address, frame) for frame, address in shown}
         pairs = ((task, each) for task in every for each in task.found)
         for task, each in within_limits(pairs, options, location):
@@ -297,8 +296,8 @@ class _Export:
         label = found.label
         number = label if isinstance(label, str) else self._labels[label[0]]
         sides = _scaled(found.shares, frame)
-        self.boxes.add(row, found.key, number, sides, [polygon] if polygon else [])
-        self.regions += [found.region] * (len(self.boxes.rows) - len(self.regions))
+        polygons = [polygon] if polygon else []
+        self.boxes.add(row, found.key, number, sides, polygons, found.region)
 
 
 def _is_labelled(found: FoundRegion) -> bool:
@@ -434,20 +433,16 @@ def _revise(location: str, options: DatasetOptions, changes: Mapping[str, str | 
             "export the project as JSON and score that, or write a list, by a name that ends in "
             ".csv",
         )
-    regions = dict(zip(read.boxes.ids(), read.regions, strict=True))
+    regions, unknown = read.boxes.decided(changes)
     decided: dict[int, dict[Region, str | None]] = {}
-    for sample_id, label in changes.items():
-        if sample_id in regions:
-            region = regions[sample_id]
-            decided.setdefault(region.task, {})[region] = label
+    for region, label in regions:
+        decided.setdefault(region.task, {})[region] = label
     edits = list[TextEdit]()
     spans = list[Span]()
     _walk_tasks(read.text, lambda _, span: spans.append(span))
     for task, of_task in decided.items():
         edits += _task_edits(read.text, spans[task], of_task)
-    images = [image.name for image in read.boxes.images]
-    unknown = [name for name in changes if name not in regions]
-    return read.file.revision(edited(read.text, edits).encode(), images, unknown)
+    return read.file.revision(edited(read.text, edits).encode(), read.boxes, unknown)
 
 
 def _task_edits(text: str, span: Span, decided: Mapping[Region, str | None]) -> Iterator[TextEdit]:

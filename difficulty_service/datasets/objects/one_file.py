@@ -8,7 +8,7 @@ from functools import partial
 
 from difficulty_service.base.wording import list_names
 from difficulty_service.datasets.image_openers import has_image_extension, open_image, refusing
-from difficulty_service.datasets.objects.boxes import BoxedImage
+from difficulty_service.datasets.objects.boxes import BoxedImage, Boxes
 from difficulty_service.datasets.objects.files import find_folder, walk
 from difficulty_service.datasets.sample import Content, DatasetOptions, ImageOpener, Revision
 from difficulty_service.datasets.splits import choose_split
@@ -44,9 +44,9 @@ class OneFile:
     is_named: bool
     split: str | None
 
-    def revision(self, content: Content, images: Iterable[str], unknown: Sequence[str]) -> Revision:
+    def revision(self, content: Content, boxes: Boxes, unknown: Sequence[str]) -> Revision:
         """The dataset with other content of the file; of a named file, only with its images."""
-        names = images if self.is_named else self.sizes
+        names = [image.name for image in boxes.images] if self.is_named else self.sizes
         others = [each for each in names if each in self.sizes and each != self.place.name]
         return Revision(self.root, {self.place.name: content}, others, unknown, is_one_file=True)
 

@@ -13,11 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from difficulty_service.datasets.image_openers import cell_opener
-from difficulty_service.datasets.listing import Listing, as_text, build_dataset, check_options
+from difficulty_service.datasets.listing import as_text, check_options
 from difficulty_service.datasets.objects.boxes import (
     BoxedImage,
     Boxes,
@@ -43,6 +40,7 @@ from difficulty_service.datasets.objects.json_text import (
     walk_object,
 )
 from difficulty_service.datasets.objects.one_file import ImagesByName
+from difficulty_service.datasets.objects.whole_images import build_images
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener, Revision
 from difficulty_service.datasets.splits import SPLIT_NAMES, choose_split
 from difficulty_service.datasets.storage import (
@@ -128,7 +126,6 @@ class _ReadShapes:
     everything: Mapping[str, int]
     boxes: Boxes
     categories: Sequence[str]
-    places: Sequence[_ShapePlace]
     flags: Sequence[Sequence[str]]
 
 
@@ -174,7 +171,7 @@ def open_shapes(form: ShapeFormat, location: str, options: DatasetOptions) -> Da
     """
     check_options(options, f"boxes of {form.title}")
     read = _read(form, location, options)
-    if any(read.flags) and not read.places and not options.outlines:
+    if any(read.flags) and not read.boxes.rows and not options.outlines:
         return _flagged(location, options, read)
     revise = partial(_revise, form, location, options)
     return build_boxes(location, options, read.categories, read.boxes, revise)
@@ -226,42 +223,24 @@ def _read(form: ShapeFormat, location: str, options: DatasetOptions) -> _ReadSha
             shapes.append((_ShapePlace(file, number, at), rows[image.name], shape))
     categories = sorted({shape.label for _, _, shape in shapes if shape.is_box})
     labels = {name: label for label, name in enumerate(categories)}
-    places = list[_ShapePlace]()
     for place, row, shape in within_limits(shapes, options, location):
         label: int | str = labels[shape.label] if shape.is_box else shape.label
         polygons = [shape.corners] if shape.corners else []
-        boxes.add(row, str(place.shape + 1), label, shape.sides, polygons)
-        places += [place] * (len(boxes.rows) - len(places))
-    return _ReadShapes(root, everything, boxes, categories, places, flags)
+        boxes.add(row, str(place.shape + 1), label, shape.sides, polygons, place)
+    return _ReadShapes(root, everything, boxes, categories, flags)
 
 
 def _flagged(location: str, options: DatasetOptions, read: _ReadShapes) -> Dataset:
     """The images as samples, whose labels are the flags that somebody set."""
-    skipped, kept = [*read.boxes.skipped], list[int]()
-    for row, (image, flags) in enumerate(zip(read.boxes.images, read.flags, strict=True)):
+    names = sorted({flag for flags in read.flags for flag in flags})
+    skipped, labelled = [*read.boxes.skipped], list[tuple[BoxedImage, int]]()
+    for image, flags in zip(read.boxes.images, read.flags, strict=True):
         if len(flags) == 1:
-            kept.append(row)
+            labelled.append((image, names.index(flags[0])))
         else:
             reason = f"several flags are set: {', '.join(flags)}" if flags else "no flag is set"
             skipped.append((as_text(image.name), reason))
-    names = sorted({flag for flags in read.flags for flag in flags})
-    images = [read.boxes.images[row] for row in kept]
-    listing = Listing(
-        tuple(names),
-        [as_text(image.name) for image in images],
-        np.array([names.index(read.flags[row][0]) for row in kept], np.int32),
-        np.array([image.size for image in images], np.int64),
-        ("flags",),
-        skipped,
-        ("no image has a shape: the images are the samples, and their flags the labels",),
-    )
-    openers = [image.open for image in images]
-    open_at = partial(_open_at, openers)
-    return build_dataset(location, options, listing, open_at, lambda row: repr(images[row].name))
-
-
-def _open_at(openers: Sequence[ImageOpener], positions: NDArray[np.int64]) -> Iterator[ImageOpener]:
-    return map(openers.__getitem__, positions.tolist())
+    return build_images(location, options, names, labelled, "flags", skipped)
 
 
 def _files(
@@ -305,18 +284,16 @@ def _revise(
 ) -> Revision:
     """The same files but for the shapes that have another class or are gone."""
     read = _read(form, location, options)
-    places = dict(zip(read.boxes.ids(), read.places, strict=True))
+    places, unknown = read.boxes.decided(changes)
     decided = dict[str, dict[int, dict[int, str | None]]]()
-    for sample_id, label in changes.items():
-        if sample_id in places:
-            place = places[sample_id]
-            decided.setdefault(place.file, {}).setdefault(place.image, {})[place.shape] = label
+    for place, label in places:
+        decided.setdefault(place.file, {}).setdefault(place.image, {})[place.shape] = label
     changed = {
         file: _edited(form, read_or_reason(read.root.join(file)), of_file)
         for file, of_file in decided.items()
     }
     others = [name for name in read.everything if name not in changed]
-    return Revision(read.root, changed, others, [name for name in changes if name not in places])
+    return Revision(read.root, changed, others, unknown)
 
 
 def _edited(
