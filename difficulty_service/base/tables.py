@@ -39,6 +39,7 @@ from difficulty_service.base.checksums import (
     verify_path,
 )
 from difficulty_service.base.csv_cells import guard_text, unguard_text
+from difficulty_service.base.files import replacing
 from difficulty_service.base.json_text import ShallowJson
 
 
@@ -190,6 +191,17 @@ WRITERS: Mapping[str, Callable[[Path, pa.Schema], AbstractContextManager[WriteTa
     ".jsonl": json_lines_writer,
 }
 """Writers of tables by the ending of the file's name, in lower case."""
+
+
+def save_table(path: Path, table: pa.Table, schema: pa.Schema | None = None) -> None:
+    """Writes a table in the format of its ending; the file appears whole or not at all.
+
+    Args:
+        schema: That of the file; None for that of the table.
+    """
+    writer = WRITERS[path.suffix.lower()]
+    with replacing(path) as temporary, writer(temporary, schema or table.schema) as write:
+        write(table)
 
 
 def read_csv(path: Path, schema: pa.Schema) -> pa.Table:

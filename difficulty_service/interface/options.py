@@ -11,7 +11,9 @@ from typing import Any, TypeVar, get_type_hints
 import numpy as np
 from pydantic import ValidationError
 
-from difficulty_service.base.errors import ConfigError
+from difficulty_service.base.errors import ConfigError, DatasetError
+from difficulty_service.base.files import require_output_file
+from difficulty_service.base.tables import WRITERS
 from difficulty_service.base.wording import did_you_mean, explain_invalid
 from difficulty_service.scoring.pipeline import ExtractProgress
 from difficulty_service.settings.options import Options
@@ -74,6 +76,16 @@ def _plain(value: object) -> object:
     if isinstance(value, np.generic):
         return value.item()
     return str(value) if isinstance(value, Path) else value
+
+
+def require_results(out: str | Path | None, report: str | Path | None = None) -> None:
+    """Raises DatasetError or ReportError where a table or a page cannot be written to a path."""
+    from difficulty_service.pages.html_page import require_page_file
+
+    if out is not None:
+        require_output_file(Path(out), WRITERS, DatasetError)
+    if report is not None:
+        require_page_file(Path(report))
 
 
 @contextmanager

@@ -28,8 +28,8 @@ from difficulty_service.analyses.annotators.model import (
     judge_samples,
 )
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.base.files import replacing, require_output_file
-from difficulty_service.base.tables import WRITERS, to_arrow
+from difficulty_service.base.files import require_output_file
+from difficulty_service.base.tables import WRITERS, save_table, to_arrow
 from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.datasets.label_tables import LabelColumns, LabelTable
 from difficulty_service.features.array_files import is_array_file, open_features
@@ -109,12 +109,8 @@ class AnnotatorReport:
     def save(self, path: Path) -> Path:
         """Writes the samples, and the annotators beside them; the path of these."""
         beside = annotators_file(path)
-        for target, table in ((path, self.samples), (beside, self.annotators)):
-            with (
-                replacing(target) as temporary,
-                WRITERS[path.suffix.lower()](temporary, table.schema) as write,
-            ):
-                write(table)
+        save_table(path, self.samples)
+        save_table(beside, self.annotators)
         return beside
 
 

@@ -6,13 +6,10 @@ from pathlib import Path
 from difficulty_service.analyses.leaks.leaks import LeakReport, find_leaks
 from difficulty_service.analyses.leaks.near_search import search_device
 from difficulty_service.analyses.leaks.page import write_leak_page
-from difficulty_service.base.errors import ConfigError, DatasetError, as_keyword
-from difficulty_service.base.files import require_output_file
-from difficulty_service.base.tables import WRITERS
-from difficulty_service.interface.options import read_options
+from difficulty_service.base.errors import ConfigError, as_keyword
+from difficulty_service.interface.options import read_options, require_results
 from difficulty_service.interface.scores import warn
 from difficulty_service.interface.splits import Samples, split_of
-from difficulty_service.pages.html_page import require_page_file
 from difficulty_service.settings.options import LeakOptions
 
 USUAL: float = LeakOptions.model_fields["near_duplicates"].default
@@ -64,10 +61,7 @@ def leaks(
         raise ConfigError("there is no test set", "name at least one", parameter="tests")
     chosen = "none" if near_duplicates is None else near_duplicates
     options = read_options(LeakOptions, {"near_duplicates": chosen, "search": search})
-    if out is not None:
-        require_output_file(Path(out), WRITERS, DatasetError)
-    if report is not None:
-        require_page_file(Path(report))
+    require_results(out, report)
     splits = [split_of("train", train)]
     for number, test in enumerate(tests, start=1):
         splits.append(split_of(f"test {number}", test, splits[0]))

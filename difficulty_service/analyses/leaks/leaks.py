@@ -23,8 +23,7 @@ from difficulty_service.analyses.leaks.near_search import (
     Search,
 )
 from difficulty_service.base.errors import ConfigError
-from difficulty_service.base.files import replacing
-from difficulty_service.base.tables import WRITERS
+from difficulty_service.base.tables import save_table
 from difficulty_service.base.wording import Noun, count_of, differences, list_names
 from difficulty_service.scoring.exact_copies import blocks_at_once, exact_pairs
 from difficulty_service.scoring.splits import (
@@ -135,8 +134,7 @@ class LeakReport:
 
     def save(self, path: Path) -> None:
         """Writes the pairs as .parquet, .csv or .jsonl; the file appears whole or not at all."""
-        with replacing(path) as temporary, WRITERS[path.suffix.lower()](temporary, SCHEMA) as write:
-            write(self.pairs)
+        save_table(path, self.pairs, SCHEMA)
 
 
 def ignore(_compared: int) -> None:

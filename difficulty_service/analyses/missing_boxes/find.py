@@ -25,8 +25,7 @@ from difficulty_service.base.errors import (
     ImageError,
     Setting,
 )
-from difficulty_service.base.files import replacing
-from difficulty_service.base.tables import WRITERS
+from difficulty_service.base.tables import save_table
 from difficulty_service.base.wording import count_of
 from difficulty_service.bodies.missing_boxes import MissingResult
 from difficulty_service.datasets.listing import Listing, build_dataset
@@ -105,8 +104,7 @@ class MissingBoxes:
 
     def save(self, path: Path) -> None:
         """Writes the table as .parquet, .csv or .jsonl; it appears whole or not at all."""
-        with replacing(path) as temporary, WRITERS[path.suffix.lower()](temporary, SCHEMA) as write:
-            write(self.table)
+        save_table(path, self.table, SCHEMA)
 
 
 @dataclass(frozen=True)

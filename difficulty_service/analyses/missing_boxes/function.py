@@ -9,13 +9,14 @@ from difficulty_service.analyses.missing_boxes.find import (
     find_missing,
 )
 from difficulty_service.analyses.missing_boxes.page import write_missing_page
-from difficulty_service.base.errors import DatasetError
-from difficulty_service.base.files import require_output_file
-from difficulty_service.base.tables import WRITERS
 from difficulty_service.interface.keywords import DeviceChoices
-from difficulty_service.interface.options import progress_bar, read_options, require_names
+from difficulty_service.interface.options import (
+    progress_bar,
+    read_options,
+    require_names,
+    require_results,
+)
 from difficulty_service.interface.scores import warn
-from difficulty_service.pages.html_page import require_page_file
 from difficulty_service.pages.stored_images import open_images
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scoring.pipeline import Callbacks
@@ -68,10 +69,7 @@ def missing_boxes(
     require_names(options, DeviceChoices, "missing_boxes")
     search = read_options(MissingOptions, {"sample": sample, "count": count, "seed": seed})
     device = read_options(DeviceOptions, options)
-    if out is not None:
-        require_output_file(Path(out), WRITERS, DatasetError)
-    if report is not None:
-        require_page_file(Path(report))
+    require_results(out, report)
     split = open_split(Path(scores))
     description = split.source.description
     plan = encoding_plan(description, device)

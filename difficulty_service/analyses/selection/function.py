@@ -10,11 +10,9 @@ from difficulty_service.analyses.selection.selection import (
     SelectionRequest,
     select_samples,
 )
-from difficulty_service.base.errors import ConfigError, DatasetError
-from difficulty_service.base.files import require_output_file
-from difficulty_service.base.tables import WRITERS
+from difficulty_service.base.errors import ConfigError
 from difficulty_service.interface.arrays import to_texts
-from difficulty_service.interface.options import read_options
+from difficulty_service.interface.options import read_options, require_results
 from difficulty_service.interface.scores import Scores, warn
 from difficulty_service.interface.splits import Samples, split_of
 from difficulty_service.scores.measures import measure_table, read_measure
@@ -77,8 +75,7 @@ def select(
             "choose hard or easy, or leave it out",
             parameter=name,
         )
-    if out is not None:
-        require_output_file(Path(out), WRITERS, DatasetError)
+    require_results(out)
     split = replace(split_of("pool", pool), ignores_labels=False)
     measure = None
     if scores is not None:

@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from difficulty_service.base.errors import DatasetError, ScoreFileError, Setting
-from difficulty_service.base.files import replacing
 from difficulty_service.base.plugins import function_of
 from difficulty_service.base.tables import (
     UNREADABLE,
-    WRITERS,
     read_csv,
     read_json_lines,
     read_parquet,
+    save_table,
 )
 from difficulty_service.base.wording import Noun, count_of, is_or_are, list_names
 from difficulty_service.marks.record import ID_COLUMN
@@ -124,9 +123,7 @@ class Selection:
 
     def save(self, path: Path) -> None:
         """Writes the table as .parquet, .csv or .jsonl; the file appears whole or not at all."""
-        schema = self.table.schema
-        with replacing(path) as temporary, WRITERS[path.suffix.lower()](temporary, schema) as write:
-            write(self.table)
+        save_table(path, self.table)
 
 
 def select_samples(

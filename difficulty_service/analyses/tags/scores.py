@@ -17,8 +17,7 @@ from torch import Tensor
 
 from difficulty_service.analyses.tags.model import GivenTags, TagRule, fit_tags
 from difficulty_service.base.errors import DatasetError, FeatureStoreError, ScoreFileError, Setting
-from difficulty_service.base.files import replacing
-from difficulty_service.base.tables import WRITERS, strings_to_arrow
+from difficulty_service.base.tables import save_table, strings_to_arrow
 from difficulty_service.base.threads import map_in_order, num_workers
 from difficulty_service.base.wording import count_of, is_or_are, list_names
 from difficulty_service.datasets.label_tables import (
@@ -244,11 +243,7 @@ def score_tags(
         )
         write_scores(out, grouped(unranked.ranked(), ROWS_PER_GROUP), provenance)
     table = _table_of_tags(tags, rule.fitted, totals)
-    with (
-        replacing(by_tag_file(out)) as temporary,
-        WRITERS[out.suffix.lower()](temporary, table.schema) as write,
-    ):
-        write(table)
+    save_table(by_tag_file(out), table)
     rare = [
         name for name, number in zip(*_plain(table, "tag", "wrong"), strict=True) if number is None
     ]

@@ -33,8 +33,7 @@ from difficulty_service.analyses.versions.version_matches import (
     match_versions,
 )
 from difficulty_service.base.errors import DatasetError, FeatureStoreError
-from difficulty_service.base.files import replacing
-from difficulty_service.base.tables import WRITERS
+from difficulty_service.base.tables import save_table
 from difficulty_service.base.wording import Noun, list_names
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.gaussians.gaussian import covariance_within, covariances
@@ -121,8 +120,7 @@ class ChangeReport:
     def save(self, path: Path) -> None:
         """Writes the changes as .parquet, .csv or .jsonl; the file appears whole or not at all."""
         assert self.table is not None  # noqa: S101 - checked where moments are compared
-        with replacing(path) as temporary, WRITERS[path.suffix.lower()](temporary, SCHEMA) as write:
-            write(self.table)
+        save_table(path, self.table, SCHEMA)
 
 
 @dataclass(frozen=True)

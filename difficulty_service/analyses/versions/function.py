@@ -5,13 +5,10 @@ from pathlib import Path
 
 from difficulty_service.analyses.versions.changes import ChangeReport, find_changes
 from difficulty_service.analyses.versions.page import write_change_page
-from difficulty_service.base.errors import DatasetError, as_keyword
-from difficulty_service.base.files import require_output_file
-from difficulty_service.base.tables import WRITERS
-from difficulty_service.interface.options import read_options
+from difficulty_service.base.errors import as_keyword
+from difficulty_service.interface.options import read_options, require_results
 from difficulty_service.interface.scores import Scores, warn
 from difficulty_service.interface.splits import Samples, split_of
-from difficulty_service.pages.html_page import require_page_file
 from difficulty_service.scores.measures import measure_table, read_measure
 from difficulty_service.settings.options import DiffOptions
 
@@ -56,10 +53,7 @@ def diff(
         DifficultyError: As for `report`, where a page or a table cannot be written.
     """
     options = read_options(DiffOptions, {"permutations": permutations, "seed": seed})
-    if out is not None:
-        require_output_file(Path(out), WRITERS, DatasetError)
-    if report is not None:
-        require_page_file(Path(report))
+    require_results(out, report)
     first = split_of("old", old)
     second = split_of("new", new, first)
     measure = None
