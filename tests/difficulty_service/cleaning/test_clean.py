@@ -1,7 +1,6 @@
 """Cleaned datasets: lists and folders that are datasets again, and never leave their place."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,10 +26,10 @@ from difficulty_service.marks.record import MarkedSample
 from difficulty_service.pages.stored_images import open_images
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.provenance import Provenance
+from tests.dataset_files import dataset_of
 from tests.factories import png_of, score_table
 from tests.formulas import FORMULAS, cells_that_run
-
-MakeScores = Callable[..., ScoreFile]
+from tests.score_files import make_scores
 
 MARKS = {
     "bird/0.png": MarkedSample("bird/0.png", Mark.DROP),
@@ -96,7 +95,7 @@ def test_a_list_and_its_images_can_be_moved_together(
 
 
 def test_the_images_of_a_table_are_written_into_parquet_and_refused_for_csv(
-    tmp_path: Path, photos: Path, make_scores: MakeScores
+    tmp_path: Path, photos: Path
 ) -> None:
     files = sorted(photos.rglob("*.png"))
     table = {"id": range(6), "image": [f.read_bytes() for f in files], "label": [0, 0, 1, 1, 2, 2]}
@@ -127,7 +126,7 @@ def test_a_folder_is_a_dataset_of_the_kept_images_under_their_final_class(
 
     cleaned = write_folder(out, decide_on(photo_scores), source, link=link)
 
-    dataset = open_dataset(str(out), DatasetOptions())
+    dataset = dataset_of(out)
     assert bytes_of(dataset) == {
         "bird/1.png": before[photos / "bird/1.png"],
         "bird/1-2.png": before[photos / "cat/1.png"],
@@ -153,7 +152,7 @@ def risky(tmp_path: Path) -> ScoreFile:
         path = tmp_path / "risky" / name / f"{name}.png"
         path.parent.mkdir(parents=True)
         path.write_bytes(png_of((number, 0, 0)))
-    dataset = open_dataset(str(tmp_path / "risky"), DatasetOptions())
+    dataset = dataset_of(tmp_path / "risky")
     table = score_table(dataset.labels.tolist(), dataset.class_names, dataset.sample_ids)
     described = {"dataset": str(tmp_path / "risky"), "fingerprint": dataset.fingerprint}
     return ScoreFile(table, Provenance.of(described))
@@ -198,13 +197,11 @@ def test_no_spreadsheet_runs_a_cell_of_the_lists_beside_a_folder(
     assert rows[0]["label"] == "=SUM(A1)"
 
 
-def test_texts_that_begin_like_formulas_are_read_as_they_were(
-    tmp_path: Path, make_scores: MakeScores
-) -> None:
+def test_texts_that_begin_like_formulas_are_read_as_they_were(tmp_path: Path) -> None:
     texts = ["=1+1", "- item", "'- quoted'", "\tindented", "two\nlines", "plain"]
     rows = {"text": texts, "label": ["@a", "@a", "b", "b", "b", "b"]}
     pq.write_table(pa.table(rows), tmp_path / "texts.parquet")
-    dataset = open_dataset(str(tmp_path / "texts.parquet"), DatasetOptions(text_column="text"))
+    dataset = dataset_of(tmp_path / "texts.parquet", text_column="text")
     scores = make_scores(
         dataset.sample_ids,
         dataset=str(tmp_path / "texts.parquet"),
@@ -217,7 +214,7 @@ def test_texts_that_begin_like_formulas_are_read_as_they_were(
     write_list(out, decide(scores, CleaningRules({})), source)
 
     assert cells_that_run(out.read_bytes().decode()) == []
-    again = open_dataset(str(out), DatasetOptions(id_column="sample_id", text_column="text"))
+    again = dataset_of(out, id_column="sample_id", text_column="text")
     assert texts_of(again) == texts
 
 
@@ -225,9 +222,7 @@ def test_a_quote_in_the_table_of_another_program_is_part_of_its_cell(tmp_path: P
     rows = "sample_id,text,label\na,'- quoted','=x\nb,text,y\n"
     (tmp_path / "texts.csv").write_text(rows)
 
-    dataset = open_dataset(
-        str(tmp_path / "texts.csv"), DatasetOptions(id_column="sample_id", text_column="text")
-    )
+    dataset = dataset_of(tmp_path / "texts.csv", id_column="sample_id", text_column="text")
 
     assert dataset.class_names == ("'=x", "y")
     assert texts_of(dataset) == ["'- quoted'", "text"]
@@ -270,7 +265,7 @@ def test_ids_and_classes_cannot_lead_out_of_the_folder(tmp_path: Path, photos: P
 
     created = set(tmp_path.rglob("*")) - before
     assert all(path.is_relative_to(tmp_path / "inner" / "out") for path in created)
-    dataset = open_dataset(str(tmp_path / "inner" / "out"), DatasetOptions())
+    dataset = dataset_of(tmp_path / "inner" / "out")
     assert len(dataset.class_names) == 6
     assert list(bytes_of(dataset).values()) == [image] * 6
 
@@ -358,9 +353,7 @@ def test_a_file_of_another_format_is_not_taken_for_a_folder(tmp_path: Path) -> N
         is_list(tmp_path / "a.xlsx")
 
 
-def test_samples_of_another_dataset_are_refused_with_both_kinds_of_ids(
-    photos: Path, make_scores: MakeScores
-) -> None:
+def test_samples_of_another_dataset_are_refused_with_both_kinds_of_ids(photos: Path) -> None:
     with pytest.raises(CleaningError, match=r"'bird/0\.png'.*'a', 'b', 'c'"):
         open_images(make_scores().provenance, list("abc"), str(photos))
     with pytest.raises(CleaningError, match="does not say which dataset"):

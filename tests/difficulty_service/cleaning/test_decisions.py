@@ -1,6 +1,5 @@
 """What marks and conditions decide about the samples of a score file."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -19,14 +18,13 @@ from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.marks.record import MarkedSample
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.provenance import Provenance
-
-MakeScores = Callable[..., ScoreFile]
+from tests.score_files import make_scores
 
 DROP, KEEP = MarkedSample("", Mark.DROP), MarkedSample("", Mark.KEEP)
 TO_CAT = MarkedSample("", Mark.RELABEL, "cat")
 
 
-def test_marks_drop_relabel_and_keep(make_scores: MakeScores) -> None:
+def test_marks_drop_relabel_and_keep() -> None:
     decided = decide(make_scores(), CleaningRules({"a": DROP, "b": TO_CAT, "c": KEEP}))
 
     assert decided.kept().to_pydict() == {
@@ -40,7 +38,7 @@ def test_marks_drop_relabel_and_keep(make_scores: MakeScores) -> None:
     ]
 
 
-def test_conditions_drop_and_relabel_to_the_nearest_class(make_scores: MakeScores) -> None:
+def test_conditions_drop_and_relabel_to_the_nearest_class() -> None:
     rules = CleaningRules({}, drop="label_margin > 1", relabel="label_margin >= 0")
 
     decided = decide(make_scores(), rules)
@@ -53,7 +51,7 @@ def test_conditions_drop_and_relabel_to_the_nearest_class(make_scores: MakeScore
     }
 
 
-def test_a_mark_has_precedence_over_both_conditions(make_scores: MakeScores) -> None:
+def test_a_mark_has_precedence_over_both_conditions() -> None:
     marks = {"e": KEEP, "f": KEEP, "a": KEEP, "d": DROP}
     rules = CleaningRules(marks, drop="label_margin > 1", relabel="label_margin >= 0")
 
@@ -73,9 +71,7 @@ def with_copies(scores: ScoreFile, **copy_of: list[str | None]) -> ScoreFile:
     return replace(scores, table=table)
 
 
-def test_of_copies_the_first_that_a_person_marked_is_kept_else_the_first(
-    make_scores: MakeScores,
-) -> None:
+def test_of_copies_the_first_that_a_person_marked_is_kept_else_the_first() -> None:
     # Birds a and b, cats c and d, dogs e and f; a copy of a copy belongs to its group.
     scores = with_copies(
         make_scores(), near_duplicate_of=[None, "a", "b", "c", None, "e"], duplicate_of=[None] * 6
@@ -97,9 +93,7 @@ def test_of_copies_the_first_that_a_person_marked_is_kept_else_the_first(
     assert kept_first.copies == DroppedCopies(surplus=3, conflicting=0)
 
 
-def test_of_copies_with_different_labels_none_is_kept_unless_one_is_marked(
-    make_scores: MakeScores,
-) -> None:
+def test_of_copies_with_different_labels_none_is_kept_unless_one_is_marked() -> None:
     # b and c, d and e have different labels; what a condition relabels counts with its new label.
     scores = with_copies(make_scores(), duplicate_of=[None, None, "b", None, "d", None])
     rules = CleaningRules({"a": KEEP}, drop_duplicates=True)
@@ -123,9 +117,7 @@ def test_of_copies_with_different_labels_none_is_kept_unless_one_is_marked(
     assert agreeing.kept()["sample_id"].to_pylist() == ["a", "b", "f"]
 
 
-def test_a_verified_copy_is_kept_where_the_scores_alone_know_of_its_mark(
-    make_scores: MakeScores,
-) -> None:
+def test_a_verified_copy_is_kept_where_the_scores_alone_know_of_its_mark() -> None:
     scores = with_copies(
         make_scores(),
         duplicate_of=[None, "a", None, None, None, None],
@@ -137,9 +129,7 @@ def test_a_verified_copy_is_kept_where_the_scores_alone_know_of_its_mark(
     assert decided.dropped()["sample_id"].to_pylist() == ["a"]
 
 
-def test_copies_that_are_not_known_are_refused_and_none_at_all_is_said(
-    make_scores: MakeScores,
-) -> None:
+def test_copies_that_are_not_known_are_refused_and_none_at_all_is_said() -> None:
     rules = CleaningRules({}, drop_duplicates=True)
 
     with pytest.raises(CleaningError, match=r"no duplicate_of; .*without augment_runs") as refused:
@@ -151,7 +141,7 @@ def test_copies_that_are_not_known_are_refused_and_none_at_all_is_said(
     )
 
 
-def test_the_counts_of_each_class_add_up(make_scores: MakeScores) -> None:
+def test_the_counts_of_each_class_add_up() -> None:
     decided = decide(make_scores(), CleaningRules({"a": DROP, "b": TO_CAT, "e": TO_CAT}))
 
     assert decided.classes == {
@@ -163,15 +153,13 @@ def test_the_counts_of_each_class_add_up(make_scores: MakeScores) -> None:
     assert decided.warnings == ("class 'bird' has no samples left",)
 
 
-def test_a_mark_with_the_present_class_keeps_the_sample(make_scores: MakeScores) -> None:
+def test_a_mark_with_the_present_class_keeps_the_sample() -> None:
     decided = decide(make_scores(), CleaningRules({"c": TO_CAT}))
 
     assert decided.table["mark"].to_pylist() == [None, None, "keep", None, None, None]
 
 
-def test_an_unknown_class_is_refused_unless_new_classes_are_allowed(
-    make_scores: MakeScores,
-) -> None:
+def test_an_unknown_class_is_refused_unless_new_classes_are_allowed() -> None:
     marks = {"a": MarkedSample("a", Mark.RELABEL, "eagle")}
 
     with pytest.raises(CleaningError, match=r"'eagle', but the classes are bird, cat, dog"):
@@ -181,7 +169,7 @@ def test_an_unknown_class_is_refused_unless_new_classes_are_allowed(
     assert decided.classes["eagle"] == ClassCounts(0, 0, 0, 1)
 
 
-def test_a_class_without_samples_that_the_file_names_is_known(make_scores: MakeScores) -> None:
+def test_a_class_without_samples_that_the_file_names_is_known() -> None:
     scores = make_scores(class_names=["bird", "cat", "dog", "fox"])
 
     decided = decide(scores, CleaningRules({"a": MarkedSample("a", Mark.RELABEL, "fox")}))
@@ -189,7 +177,7 @@ def test_a_class_without_samples_that_the_file_names_is_known(make_scores: MakeS
     assert decided.classes["fox"].after == 1
 
 
-def test_class_indices_of_another_dataset_do_not_get_wrong_names(make_scores: MakeScores) -> None:
+def test_class_indices_of_another_dataset_do_not_get_wrong_names() -> None:
     # Against the Gaussians of another dataset the indices are those of that dataset.
     scores = make_scores(["a", "b", "c"], class_names=["cat", "bird", "ant"])
 
@@ -199,9 +187,7 @@ def test_class_indices_of_another_dataset_do_not_get_wrong_names(make_scores: Ma
 
 
 @pytest.mark.parametrize("condition", ["suspicion > 0", "p_wrong > 0.5"])
-def test_a_condition_on_the_suspicion_relabels_to_the_suggested_class(
-    make_scores: MakeScores, condition: str
-) -> None:
+def test_a_condition_on_the_suspicion_relabels_to_the_suggested_class(condition: str) -> None:
     scores = make_scores()
     suspicion = pa.array([2.0, -1.0, 3.0, None, -2.0, 1.0])
     suggested = pa.array(["dog", "cat", "bird", None, "cat", None]).dictionary_encode()
@@ -228,14 +214,12 @@ def test_a_condition_on_the_suspicion_relabels_to_the_suggested_class(
         CleaningRules({}, relabel="label_margin > 0 and suspicion > 0"),
     ],
 )
-def test_a_condition_on_scores_that_were_not_asked_for_is_refused(
-    make_scores: MakeScores, rules: CleaningRules
-) -> None:
+def test_a_condition_on_scores_that_were_not_asked_for_is_refused(rules: CleaningRules) -> None:
     with pytest.raises(CleaningError, match=r"'suspicion', which .*; score with scorers='suspic"):
         decide(make_scores(), rules)
 
 
-def test_a_class_to_relabel_to_that_is_absent_is_named(make_scores: MakeScores) -> None:
+def test_a_class_to_relabel_to_that_is_absent_is_named() -> None:
     scores = make_scores()
     table = scores.table.append_column("suspicion", [[1.0] * len(scores.table)])
 
@@ -243,7 +227,7 @@ def test_a_class_to_relabel_to_that_is_absent_is_named(make_scores: MakeScores) 
         decide(replace(scores, table=table), CleaningRules({}, relabel="suspicion > 0"))
 
 
-def test_samples_whose_nearest_class_has_no_name_keep_their_label(make_scores: MakeScores) -> None:
+def test_samples_whose_nearest_class_has_no_name_keep_their_label() -> None:
     scores = make_scores(list("abcd"), class_names=[])
 
     decided = decide(scores, CleaningRules({}, relabel="label_margin >= 0"))
@@ -254,7 +238,7 @@ def test_samples_whose_nearest_class_has_no_name_keep_their_label(make_scores: M
     )
 
 
-def test_marks_of_unknown_samples_are_listed_and_the_others_used(make_scores: MakeScores) -> None:
+def test_marks_of_unknown_samples_are_listed_and_the_others_used() -> None:
     unknown = {f"x{number:02d}": DROP for number in range(22)}
 
     decided = decide(make_scores(), CleaningRules({**unknown, "a": DROP}))
@@ -264,14 +248,12 @@ def test_marks_of_unknown_samples_are_listed_and_the_others_used(make_scores: Ma
     assert decided.warnings[0].endswith("x19 and 2 more")
 
 
-def test_marks_of_which_none_belongs_to_a_sample_are_refused(make_scores: MakeScores) -> None:
+def test_marks_of_which_none_belongs_to_a_sample_are_refused() -> None:
     with pytest.raises(CleaningError, match=r"none of the 1 marked samples.*'x'.*'a', 'b', 'c'"):
         decide(make_scores(), CleaningRules({"x": DROP}))
 
 
-def test_the_original_label_is_that_of_the_dataset_where_a_mark_was_applied_before(
-    make_scores: MakeScores,
-) -> None:
+def test_the_original_label_is_that_of_the_dataset_where_a_mark_was_applied_before() -> None:
     marks = {"a": MarkedSample("a", Mark.RELABEL, "bird", given_label="dog")}
 
     kept = decide(make_scores(), CleaningRules(marks)).kept().to_pylist()
@@ -284,7 +266,7 @@ def test_the_original_label_is_that_of_the_dataset_where_a_mark_was_applied_befo
     }
 
 
-def test_what_was_dropped_before_scoring_is_listed_as_dropped(make_scores: MakeScores) -> None:
+def test_what_was_dropped_before_scoring_is_listed_as_dropped() -> None:
     scores = make_scores()
     marks = {"gone": MarkedSample("gone", Mark.DROP, given_label="cat"), "a": KEEP}
     known = replace(scores, provenance=Provenance(marks={"drop": 1, "keep": 1, "relabel": 0}))
@@ -297,7 +279,7 @@ def test_what_was_dropped_before_scoring_is_listed_as_dropped(make_scores: MakeS
     assert decided.warnings == ()
 
 
-def test_what_was_not_dropped_before_scoring_is_told_of(make_scores: MakeScores) -> None:
+def test_what_was_not_dropped_before_scoring_is_told_of() -> None:
     marks = {"gone": MarkedSample("gone", Mark.DROP, given_label="cat"), "a": KEEP}
 
     decided = decide(make_scores(), CleaningRules(marks))
@@ -306,7 +288,7 @@ def test_what_was_not_dropped_before_scoring_is_told_of(make_scores: MakeScores)
     assert decided.warnings == ("1 marked sample is not in the score file: gone",)
 
 
-def test_misplaced_boxes_stay_and_are_listed_with_their_images(make_scores: MakeScores) -> None:
+def test_misplaced_boxes_stay_and_are_listed_with_their_images() -> None:
     scores = make_scores(["a#1", "a#2", "x/b#c#3", "d#4", "e#5", "f#6"], boxes=True)
     marks = {
         "a#1": MarkedSample("a#1", Mark.MISPLACED, round=2),
@@ -323,6 +305,6 @@ def test_misplaced_boxes_stay_and_are_listed_with_their_images(make_scores: Make
     assert decided.dropped()["sample_id"].to_pylist() == ["a#2", "d#4"]
 
 
-def test_a_mark_of_boxes_is_refused_for_other_samples(make_scores: MakeScores) -> None:
+def test_a_mark_of_boxes_is_refused_for_other_samples() -> None:
     with pytest.raises(CleaningError, match="1 sample is marked misplaced, which only boxes"):
         decide(make_scores(), CleaningRules({"a": MarkedSample("a", Mark.MISPLACED)}))

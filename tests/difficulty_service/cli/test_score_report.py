@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from difficulty_service.cli.score_report import print_next_steps, report_dataset
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import DatasetOptions
+from tests.dataset_files import dataset_of
 from tests.factories import write_image_folder
 
 
@@ -18,9 +17,9 @@ def test_a_single_folder_is_one_class_or_with_the_option_that_is_named_none(
 ) -> None:
     folder = str(write_image_folder(tmp_path / "photos", ("2024",), 3))
 
-    report_dataset(open_dataset(folder, DatasetOptions()))
+    report_dataset(dataset_of(folder))
     as_class = " ".join(capsys.readouterr().err.split())
-    report_dataset(open_dataset(folder, DatasetOptions(unlabelled=True)))
+    report_dataset(dataset_of(folder, unlabelled=True))
     as_none = capsys.readouterr().err
 
     assert "warning: all images have one class, '2024'" in as_class

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.image_openers import embedded
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from tests.dataset_files import contents_of, dataset_of
 from tests.factories import png_of
 
 IMAGES = [png_of((40 * number, 10, 200), (16, 12)) for number in range(4)]
@@ -22,16 +21,7 @@ def write(path: Path, rows: Sequence[dict[str, object]]) -> Path:
     return path
 
 
-def read(location: Path, **options: object) -> Dataset:
-    return open_dataset(str(location), DatasetOptions(**options))  # type: ignore[arg-type]
-
-
-def images_of(dataset: Dataset) -> list[bytes]:
-    found = []
-    for sample in dataset.read_shard(0):
-        with sample.open() as file:
-            found.append(file.read())
-    return found
+# type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("column", ["image", "image_path"])
@@ -41,9 +31,9 @@ def test_images_as_base64_text_are_read(tmp_path: Path, before: str, column: str
         {column: before + text, "label": "ab"[number % 2]} for number, text in enumerate(TEXTS)
     ]
 
-    dataset = read(write(tmp_path / "a.jsonl", rows))
+    dataset = dataset_of(write(tmp_path / "a.jsonl", rows))
 
-    assert images_of(dataset) == IMAGES
+    assert contents_of(dataset) == IMAGES
     assert dataset.sample_ids[0] == "a.jsonl#0"
     assert dataset.warnings == ()
 
@@ -62,7 +52,7 @@ def test_rows_that_were_rejected_in_prodigy_have_no_label(tmp_path: Path) -> Non
         for n, (text, answer) in enumerate(zip(TEXTS, answers, strict=True))
     ]
 
-    dataset = read(write(tmp_path / "a.jsonl", rows))
+    dataset = dataset_of(write(tmp_path / "a.jsonl", rows))
 
     assert dataset.sample_ids == ["a.jsonl#0", "a.jsonl#3"]
     assert [each for each, _ in dataset.skipped] == ["a.jsonl#1", "a.jsonl#2"]
@@ -77,7 +67,7 @@ def test_the_choice_in_prodigy_is_the_label(tmp_path: Path) -> None:
         for n, text in enumerate(TEXTS)
     ]
 
-    dataset = read(write(tmp_path / "a.jsonl", rows))
+    dataset = dataset_of(write(tmp_path / "a.jsonl", rows))
 
     assert [dataset.class_names[label] for label in dataset.labels] == ["a", "b", "a", "b"]
 
@@ -87,7 +77,7 @@ def test_an_answer_of_another_program_is_no_verdict(tmp_path: Path) -> None:
         {"image": text, "label": "cat", "answer": "reject"} for text in TEXTS
     ]
 
-    assert len(read(write(tmp_path / "a.jsonl", rows)).labels) == len(rows)
+    assert len(dataset_of(write(tmp_path / "a.jsonl", rows)).labels) == len(rows)
 
 
 def manifest(attributes: Sequence[str]) -> list[dict[str, object]]:
@@ -113,11 +103,11 @@ def test_a_manifest_has_the_names_of_classes_in_its_metadata(tmp_path: Path) -> 
     for number, image in enumerate(IMAGES):
         (tmp_path / f"{number}.png").write_bytes(image)
 
-    dataset = read(write(tmp_path / "output.manifest", manifest(["species"])))
+    dataset = dataset_of(write(tmp_path / "output.manifest", manifest(["species"])))
 
     assert dataset.sample_ids == ["0.png", "1.png", "2.png", "3.png"]
     assert [dataset.class_names[label] for label in dataset.labels] == ["ant", "bee", "ant", "bee"]
-    assert images_of(dataset) == IMAGES
+    assert contents_of(dataset) == IMAGES
     assert "has the names of the classes of 'species' as labels" in dataset.warnings[0]
 
 
@@ -127,8 +117,8 @@ def test_one_of_several_attributes_of_a_manifest_is_chosen(tmp_path: Path) -> No
     path = write(tmp_path / "output.manifest", manifest(["species", "sex"]))
 
     with pytest.raises(DatasetError, match="'species_label', 'sex_label'"):
-        read(path)
-    assert read(path, label_column="sex_label").class_names == ("ant", "bee")
+        dataset_of(path)
+    assert dataset_of(path, label_column="sex_label").class_names == ("ant", "bee")
 
 
 def write_cub(root: Path, folder: str) -> None:
@@ -144,7 +134,7 @@ def write_cub(root: Path, folder: str) -> None:
 def test_the_root_of_cub_is_read_by_its_class_folders(tmp_path: Path) -> None:
     write_cub(tmp_path, "00{}.Bird")
 
-    dataset = read(tmp_path)
+    dataset = dataset_of(tmp_path)
 
     assert dataset.format == "image-folder"
     assert dataset.class_names == ("001.Bird", "002.Bird")
@@ -153,4 +143,4 @@ def test_the_root_of_cub_is_read_by_its_class_folders(tmp_path: Path) -> None:
 def test_the_root_of_cub_is_not_taken_for_yolo_without_class_folders(tmp_path: Path) -> None:
     write_cub(tmp_path, ".")
 
-    assert read(tmp_path).format == "image-folder"
+    assert dataset_of(tmp_path).format == "image-folder"

@@ -15,6 +15,7 @@ from difficulty_service.bodies.jobs import JobCreate
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.settings.options import ReadingOptions
+from tests.dataset_files import dataset_of
 
 
 @pytest.fixture
@@ -27,9 +28,9 @@ def table(tmp_path: Path) -> Path:
 
 
 def test_a_label_gets_the_name_of_its_number_and_samples_stay_in_their_classes(table: Path) -> None:
-    plain = open_dataset(str(table), DatasetOptions())
+    plain = dataset_of(table)
 
-    named = open_dataset(str(table), DatasetOptions(class_names=("cat", "dog", "bird", "fish")))
+    named = dataset_of(table, class_names=("cat", "dog", "bird", "fish"))
 
     assert plain.class_names == ("0", "2", "3")
     assert named.class_names == ("cat", "bird", "fish")
@@ -39,7 +40,7 @@ def test_a_label_gets_the_name_of_its_number_and_samples_stay_in_their_classes(t
 
 def test_a_number_without_a_name_is_named_itself(table: Path) -> None:
     with pytest.raises(DatasetError, match="the label 3 has no name: 3 class names are"):
-        open_dataset(str(table), DatasetOptions(class_names=("cat", "dog", "bird")))
+        dataset_of(table, class_names=("cat", "dog", "bird"))
 
 
 def test_labels_that_are_names_already_get_no_others(table: Path) -> None:

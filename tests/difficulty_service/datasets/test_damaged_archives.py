@@ -9,37 +9,24 @@ from pathlib import Path
 import pytest
 
 from difficulty_service.base.errors import DifficultyError
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
-
-Members = list[tuple[str, bytes]]
-Contents = dict[str, bytes | str]
+from tests.dataset_files import IMAGES, Members, dataset_of, photos, read_samples, write_zip
 
 
-def test_changed_content_is_a_bad_image(
-    tmp_path: Path,
-    images: list[bytes],
-    write_zip: Callable[..., str],
-    read_samples: Callable[[Dataset], Contents],
-    photos: Callable[..., Members],
-) -> None:
-    location = Path(write_zip(tmp_path / "a.zip", photos(images), zipfile.ZIP_STORED))
+def test_changed_content_is_a_bad_image(tmp_path: Path) -> None:
+    location = Path(write_zip(tmp_path / "a.zip", photos(), zipfile.ZIP_STORED))
     data = location.read_bytes()
-    location.write_bytes(data.replace(images[0], images[0][:-1] + b"\x00"))
+    location.write_bytes(data.replace(IMAGES[0], IMAGES[0][:-1] + b"\x00"))
 
-    found = read_samples(open_dataset(str(location), DatasetOptions()))
+    found = read_samples(dataset_of(location))
 
     assert "checksum" in str(found["dog/b.png"])
 
 
 def test_an_archive_that_shrinks_after_the_listing_gives_bad_images(
     pack: Callable[[Members], str],
-    images: list[bytes],
-    read_samples: Callable[[Dataset], Contents],
-    photos: Callable[..., Members],
 ) -> None:
-    location = pack(photos(images))
-    dataset = open_dataset(location, DatasetOptions())
+    location = pack(photos())
+    dataset = dataset_of(location)
 
     os.truncate(location, 100)
 
@@ -48,13 +35,9 @@ def test_an_archive_that_shrinks_after_the_listing_gives_bad_images(
 
 @pytest.mark.parametrize("seed", range(2))
 def test_damage_anywhere_is_a_named_error_or_bad_images(
-    pack: Callable[[Members], str],
-    images: list[bytes],
-    seed: int,
-    read_samples: Callable[[Dataset], Contents],
-    photos: Callable[..., Members],
+    pack: Callable[[Members], str], seed: int
 ) -> None:
-    location = Path(pack(photos(images)))
+    location = Path(pack(photos()))
     whole = location.read_bytes()
     chance = random.Random(seed)  # noqa: S311
     outcomes = set()
@@ -66,9 +49,7 @@ def test_damage_anywhere_is_a_named_error_or_bad_images(
             data[chance.randrange(len(data))] = chance.randrange(256)
         location.write_bytes(data)
         try:
-            outcomes.update(
-                map(type, read_samples(open_dataset(str(location), DatasetOptions())).values())
-            )
+            outcomes.update(map(type, read_samples(dataset_of(location)).values()))
         except DifficultyError:
             outcomes.add(DifficultyError)
 

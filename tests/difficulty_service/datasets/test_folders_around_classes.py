@@ -6,14 +6,15 @@ import pytest
 
 from difficulty_service.datasets.recognition import recognise
 from difficulty_service.datasets.sample import UNLABELLED, DatasetOptions
-from tests.difficulty_service.datasets.test_layouts import CLASSES, PNG, below, read, refused, write
+from tests.dataset_files import dataset_of
+from tests.difficulty_service.datasets.test_layouts import CLASSES, PNG, below, refused, write
 
 
 @pytest.mark.parametrize("inside", ["images", "train", "a/b"])
 def test_classes_are_found_below_the_only_folder_of_a_split(tmp_path: Path, inside: str) -> None:
     write(tmp_path, *below(f"train/{inside}"), *below(f"test/{inside}"))
 
-    dataset = read(tmp_path, split="train")
+    dataset = dataset_of(tmp_path, split="train")
 
     assert dataset.class_names == ("green", "red")
     assert dataset.sample_ids[0] == f"train/{inside}/green/3.png"
@@ -32,7 +33,7 @@ def test_the_table_of_a_split_is_named_however_deep_its_images_are(
     write(tmp_path, f"train/{inside}/1.png", "test/test/2.png", "sample.csv", "train.csv")
 
     assert "probably in 'train.csv'" in refused(tmp_path, split="train")
-    assert read(tmp_path, split="train", unlabelled=True).class_names == (UNLABELLED,)
+    assert dataset_of(tmp_path, split="train", unlabelled=True).class_names == (UNLABELLED,)
 
 
 def test_labels_of_a_split_in_a_file_that_is_no_table_are_to_be_written_as_one(
@@ -62,22 +63,22 @@ def test_images_beside_the_only_split_are_not_left_out_silently(
     write(tmp_path, *below("train"), "boat/1.png", beside)
 
     assert "is called as a split" in refused(tmp_path)
-    assert read(tmp_path, split="train").class_names == ("green", "red")
-    assert "train" in read(tmp_path, format="image-folder").class_names
+    assert dataset_of(tmp_path, split="train").class_names == ("green", "red")
+    assert "train" in dataset_of(tmp_path, format="image-folder").class_names
 
 
 def test_what_is_beside_images_without_labels_is_one_of_two_to_choose(tmp_path: Path) -> None:
     write(tmp_path, *below("labeled"), "unlabeled/9.png")
 
     assert "holds the splits" in refused(tmp_path)
-    assert read(tmp_path, split="labeled").class_names == ("green", "red")
+    assert dataset_of(tmp_path, split="labeled").class_names == ("green", "red")
 
 
 def test_images_without_labels_are_no_masks_of_others_with_equal_names(tmp_path: Path) -> None:
     names = [f"{folder}/{i}.png" for folder in ("red", "green", "unlabeled") for i in range(4)]
     write(tmp_path, *names)
 
-    assert read(tmp_path).class_names == ("green", "red")
+    assert dataset_of(tmp_path).class_names == ("green", "red")
 
 
 @pytest.mark.parametrize("name", ["mask", "gt", "segway", "labels on bottles"])
@@ -86,7 +87,7 @@ def test_a_class_called_as_masks_are_may_count_its_images_as_others_do(
 ) -> None:
     write(tmp_path, *(f"{folder}/{i}.png" for folder in (name, "cup", "plate") for i in range(4)))
 
-    assert set(read(tmp_path).class_names) == {name, "cup", "plate"}
+    assert set(dataset_of(tmp_path).class_names) == {name, "cup", "plate"}
 
 
 def test_masks_beside_several_folders_of_images_are_no_class(tmp_path: Path) -> None:
@@ -103,8 +104,8 @@ def test_pairs_of_images_with_equal_names_are_no_classes(
     write(tmp_path, *(f"{folder}/{i}.png" for folder in pair for i in range(4)))
 
     assert "pairs of one image each" in refused(tmp_path)
-    assert set(read(tmp_path, format="image-folder").class_names) == set(pair)
-    assert len(read(tmp_path / pair[0], unlabelled=True).sample_ids) == 4
+    assert set(dataset_of(tmp_path, format="image-folder").class_names) == set(pair)
+    assert len(dataset_of(tmp_path / pair[0], unlabelled=True).sample_ids) == 4
 
 
 def test_classes_called_as_pairs_are_classes_where_their_names_differ(tmp_path: Path) -> None:
@@ -113,7 +114,7 @@ def test_classes_called_as_pairs_are_classes_where_their_names_differ(tmp_path: 
         *(f"{folder}/{folder}_{i}.png" for folder in ("before", "after") for i in (1, 2, 3, 4)),
     )
 
-    assert read(tmp_path).class_names == ("after", "before")
+    assert dataset_of(tmp_path).class_names == ("after", "before")
 
 
 def test_classes_in_the_only_folder_with_images_are_found_beside_others(tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ def test_classes_in_the_only_folder_with_images_are_found_beside_others(tmp_path
         tmp_path, *below("photos"), "annotations/red/outline_1.mat", "meta/classes.md", "readme.md"
     )
 
-    dataset = read(tmp_path)
+    dataset = dataset_of(tmp_path)
 
     assert dataset.class_names == ("green", "red")
     assert dataset.sample_ids[0] == "photos/green/3.png"
@@ -153,13 +154,13 @@ def test_labels_in_texts_and_arrays_beside_the_only_folder_are_seen(
     sentence = refused(tmp_path)
 
     assert name in sentence
-    assert read(tmp_path, format="image-folder").class_names == ("faces",)
+    assert dataset_of(tmp_path, format="image-folder").class_names == ("faces",)
 
 
 def test_a_text_that_names_no_image_is_no_list_of_labels(tmp_path: Path) -> None:
     write(tmp_path, "faces/1.png", "faces/2.png", "readme.txt")
 
-    assert read(tmp_path).class_names == ("faces",)
+    assert dataset_of(tmp_path).class_names == ("faces",)
 
 
 @pytest.mark.parametrize(
@@ -173,9 +174,9 @@ def test_groups_with_the_same_classes_in_each_are_asked_about(
         write(tmp_path, *below(f"{group}/{inside}".rstrip("/")))
 
     assert "the same folders" in refused(tmp_path)
-    assert read(tmp_path / groups[0]).class_names == ("green", "red")
-    assert read(tmp_path, format="image-folder").class_names == groups
-    assert read(tmp_path, unlabelled=True).class_names == (UNLABELLED,)
+    assert dataset_of(tmp_path / groups[0]).class_names == ("green", "red")
+    assert dataset_of(tmp_path, format="image-folder").class_names == groups
+    assert dataset_of(tmp_path, unlabelled=True).class_names == (UNLABELLED,)
 
 
 def test_folders_of_different_names_in_classes_are_no_groups(tmp_path: Path) -> None:
@@ -183,7 +184,7 @@ def test_folders_of_different_names_in_classes_are_no_groups(tmp_path: Path) -> 
         tmp_path, "cat/kittens/1.png", "cat/adults/2.png", "dog/puppies/3.png", "dog/adults/4.png"
     )
 
-    assert read(tmp_path).class_names == ("cat", "dog")
+    assert dataset_of(tmp_path).class_names == ("cat", "dog")
 
 
 @pytest.mark.parametrize("name", ["images_00{}", "HAM_images_part_{}", "fold{}"])
@@ -197,7 +198,7 @@ def test_parts_of_one_dataset_are_no_classes(tmp_path: Path, name: str) -> None:
 def test_numbered_folders_are_classes(tmp_path: Path, name: str) -> None:
     write(tmp_path, *(f"{name.format(i)}/{i}.png" for i in (1, 2)))
 
-    assert read(tmp_path).class_names == tuple(map(name.format, (1, 2)))
+    assert dataset_of(tmp_path).class_names == tuple(map(name.format, (1, 2)))
 
 
 @pytest.mark.parametrize("name", ["7 ({})_mask", "7 ({})_mask_1"])
@@ -206,7 +207,7 @@ def test_masks_beside_the_images_of_a_class_are_no_samples(tmp_path: Path, name:
         write(tmp_path, f"benign/7 ({i}).png", f"benign/{name.format(i)}.png", f"normal/{i}.png")
 
     assert "seem to be masks" in refused(tmp_path)
-    assert len(read(tmp_path, format="image-folder").labels) == 9
+    assert len(dataset_of(tmp_path, format="image-folder").labels) == 9
 
 
 def test_thumbnails_of_a_storage_are_no_class(tmp_path: Path) -> None:
@@ -214,7 +215,7 @@ def test_thumbnails_of_a_storage_are_no_class(tmp_path: Path) -> None:
     (tmp_path / "@eaDir").mkdir()
     (tmp_path / "@eaDir" / "1.png").write_bytes(PNG)
 
-    assert read(tmp_path).class_names == ("green", "red")
+    assert dataset_of(tmp_path).class_names == ("green", "red")
 
 
 def test_the_classes_of_cub_200_are_its_folders_of_images(tmp_path: Path) -> None:
@@ -222,7 +223,7 @@ def test_the_classes_of_cub_200_are_its_folders_of_images(tmp_path: Path) -> Non
     write(tmp_path, "classes.txt", "images.txt", "train_test_split.txt", "bounding_boxes.txt")
     write(tmp_path, "parts/parts.txt", "attributes/attributes.txt", "README")
 
-    assert read(tmp_path).class_names == ("001.Albatross", "002.Auklet")
+    assert dataset_of(tmp_path).class_names == ("001.Albatross", "002.Auklet")
 
 
 def test_lists_of_splits_beside_class_folders_are_no_boxes(tmp_path: Path) -> None:
@@ -231,4 +232,4 @@ def test_lists_of_splits_beside_class_folders_are_no_boxes(tmp_path: Path) -> No
     (tmp_path / "labels/train1.txt").write_text("banded/1.jpg\ndotted/2.jpg\n")
 
     assert recognise(str(tmp_path), DatasetOptions()).kind == "image-folder"
-    assert read(tmp_path / "images").class_names == ("banded", "dotted")
+    assert dataset_of(tmp_path / "images").class_names == ("banded", "dotted")

@@ -13,8 +13,8 @@ from PIL import Image
 
 from benchmarks.formats.scenes import CATEGORIES, COLOURS, SITUATIONS, Scene, Thing
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import Dataset, DatasetOptions, Sample
+from difficulty_service.datasets.sample import Dataset, Sample
+from tests.dataset_files import dataset_of
 
 WRITTEN = Path(__file__).resolve().parents[2] / "data" / "formats"
 ROUNDING = 0.002
@@ -66,7 +66,7 @@ each_of_boxes = pytest.mark.parametrize(
 
 
 def _opened(written: Written) -> Dataset:
-    return open_dataset(str(WRITTEN / written.folder), DatasetOptions(split=written.split))
+    return dataset_of(WRITTEN / written.folder, split=written.split)
 
 
 def _given(written: Written) -> dict[str, list[Thing]]:
@@ -157,7 +157,7 @@ def test_two_decisions_change_two_boxes_alone(written: Written, tmp_path: Path) 
         assert isinstance(content, bytes)
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
-    after = _rows(open_dataset(str(tmp_path), DatasetOptions(split=written.split)))
+    after = _rows(dataset_of(tmp_path, split=written.split))
 
     assert not revision.unknown
     assert after == [(before[0][0], label, before[0][2]), *before[1:-1]]
@@ -175,11 +175,11 @@ def _rows(dataset: Dataset) -> list[tuple[str, str, list[float]]]:
 
 def test_kitti_is_refused_by_its_name() -> None:
     with pytest.raises(DatasetError, match="KITTI"):
-        open_dataset(str(WRITTEN / "datumaro-kitti-plain"), DatasetOptions())
+        dataset_of(WRITTEN / "datumaro-kitti-plain")
 
 
 def test_a_tar_of_webdataset_has_the_labels_it_was_written_with() -> None:
-    dataset = open_dataset(str(WRITTEN / "webdataset-tar-with-json-plain"), DatasetOptions())
+    dataset = dataset_of(WRITTEN / "webdataset-tar-with-json-plain")
 
     labels = {
         sample_id: dataset.class_names[label]

@@ -18,11 +18,17 @@ from difficulty_service.datasets import (
 from difficulty_service.datasets import (
     tar_files as tar_headers,
 )
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.datasets.storage import OUTSIDE, boundary_at
-
-Members = list[tuple[str, bytes]]
-Contents = dict[str, bytes | str]
+from tests.dataset_files import (
+    IMAGES,
+    Members,
+    dataset_of,
+    photos,
+    read_samples,
+    write_tar,
+    write_zip,
+)
 
 
 @pytest.mark.parametrize(
@@ -37,49 +43,35 @@ Contents = dict[str, bytes | str]
         "cat/a\n.png",
     ],
 )
-def test_a_name_that_leads_outside_is_refused(
-    pack: Callable[[Members], str], images: list[bytes], name: str, photos: Callable[..., Members]
-) -> None:
+def test_a_name_that_leads_outside_is_refused(pack: Callable[[Members], str], name: str) -> None:
     with pytest.raises(DatasetError, match="has a name that leads outside"):
-        open_dataset(pack([*photos(images), (name, b"x")]), DatasetOptions())
+        dataset_of(pack([*photos(), (name, b"x")]))
 
 
-def test_a_zip_member_without_a_name_is_refused(
-    tmp_path: Path, images: list[bytes], photos: Callable[..., Members]
-) -> None:
+def test_a_zip_member_without_a_name_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "photos.zip"
     with zipfile.ZipFile(path, "w") as archive:
-        for name, data in [*photos(images), ("", b"x")]:
+        for name, data in [*photos(), ("", b"x")]:
             archive.writestr(zipfile.ZipInfo(name), data)
 
     with pytest.raises(DatasetError, match=r"member \d+ of 'photos\.zip' has no name"):
-        open_dataset(str(path), DatasetOptions())
+        dataset_of(path)
 
 
-def test_too_many_nested_folders_are_refused(
-    pack: Callable[[Members], str], images: list[bytes], photos: Callable[..., Members]
-) -> None:
+def test_too_many_nested_folders_are_refused(pack: Callable[[Members], str]) -> None:
     with pytest.raises(DatasetError, match="folders deep"):
-        open_dataset(pack([*photos(images), ("a/" * 40 + "1.png", b"x")]), DatasetOptions())
+        dataset_of(pack([*photos(), ("a/" * 40 + "1.png", b"x")]))
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_a_duplicate_member_is_named(
-    pack: Callable[[Members], str], images: list[bytes], photos: Callable[..., Members]
-) -> None:
+def test_a_duplicate_member_is_named(pack: Callable[[Members], str]) -> None:
     with pytest.raises(DuplicateSampleId, match=r"two members 'dog/b\.png'"):
-        open_dataset(pack([*photos(images), ("dog/./b.png", b"x")]), DatasetOptions())
+        dataset_of(pack([*photos(), ("dog/./b.png", b"x")]))
 
 
-def test_links_and_devices_are_refused_one_by_one(
-    tmp_path: Path,
-    images: list[bytes],
-    write_tar: Callable[..., str],
-    read_samples: Callable[[Dataset], Contents],
-    photos: Callable[..., Members],
-) -> None:
+def test_links_and_devices_are_refused_one_by_one(tmp_path: Path) -> None:
     kinds = [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE]
-    write_tar(tmp_path / "a.tar", photos(images))
+    write_tar(tmp_path / "a.tar", photos())
     with tarfile.open(tmp_path / "a.tar", "a") as tar:
         for number, kind in enumerate(kinds):
             header = tarfile.TarInfo(f"cat/odd{number}.png")
@@ -89,79 +81,51 @@ def test_links_and_devices_are_refused_one_by_one(
     link.create_system, link.external_attr = 3, 0o120777 << 16
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as opened:
         opened.writestr(link, "/etc/passwd")
-        opened.writestr("dog/1.png", images[0])
+        opened.writestr("dog/1.png", IMAGES[0])
 
     odd = [
-        text
-        for name, text in read_samples(
-            open_dataset(str(tmp_path / "a.tar"), DatasetOptions())
-        ).items()
-        if "odd" in name
+        text for name, text in read_samples(dataset_of(tmp_path / "a.tar")).items() if "odd" in name
     ]
-    linked = read_samples(open_dataset(str(tmp_path / "a.zip"), DatasetOptions()))
+    linked = read_samples(dataset_of(tmp_path / "a.zip"))
 
     assert ["link" in str(text) for text in odd] == [True, True, False, False]
     assert all("not" in str(text) for text in odd)
     assert linked["cat/link.png"] == "a link inside a zip, not an image"
 
 
-def test_an_encrypted_zip_is_refused(
-    tmp_path: Path,
-    images: list[bytes],
-    write_zip: Callable[..., str],
-    photos: Callable[..., Members],
-) -> None:
-    location = Path(write_zip(tmp_path / "a.zip", photos(images)))
+def test_an_encrypted_zip_is_refused(tmp_path: Path) -> None:
+    location = Path(write_zip(tmp_path / "a.zip", photos()))
     data = location.read_bytes()
     at = data.index(b"PK\x01\x02")
     location.write_bytes(data[: at + 8] + b"\x01" + data[at + 9 :])
 
     with pytest.raises(DatasetError, match="encrypted"):
-        open_dataset(str(location), DatasetOptions())
+        dataset_of(location)
 
 
-def test_a_member_with_an_extreme_compression_ratio_is_not_unpacked(
-    tmp_path: Path,
-    images: list[bytes],
-    write_zip: Callable[..., str],
-    read_samples: Callable[[Dataset], Contents],
-    photos: Callable[..., Members],
-) -> None:
-    location = write_zip(tmp_path / "a.zip", [*photos(images), ("cat/bomb.png", bytes(8 << 20))])
+def test_a_member_with_an_extreme_compression_ratio_is_not_unpacked(tmp_path: Path) -> None:
+    location = write_zip(tmp_path / "a.zip", [*photos(), ("cat/bomb.png", bytes(8 << 20))])
 
-    found = read_samples(open_dataset(location, DatasetOptions()))
+    found = read_samples(dataset_of(location))
 
     assert "not a photograph" in str(found["cat/bomb.png"])
-    assert found["cat/2.png"] == images[1]
+    assert found["cat/2.png"] == IMAGES[1]
 
 
-def test_a_member_is_not_unpacked_beyond_its_stated_size(
-    tmp_path: Path,
-    images: list[bytes],
-    write_zip: Callable[..., str],
-    read_samples: Callable[[Dataset], Contents],
-    photos: Callable[..., Members],
-) -> None:
-    location = Path(
-        write_zip(tmp_path / "a.zip", [("cat/bomb.png", bytes(8 << 20)), *photos(images)])
-    )
+def test_a_member_is_not_unpacked_beyond_its_stated_size(tmp_path: Path) -> None:
+    location = Path(write_zip(tmp_path / "a.zip", [("cat/bomb.png", bytes(8 << 20)), *photos()]))
     data = bytearray(location.read_bytes())
     at = data.index(b"PK\x01\x02")
     data[at + 24 : at + 28] = struct.pack("<I", 1000)
     location.write_bytes(data)
 
-    found = read_samples(open_dataset(str(location), DatasetOptions()))
+    found = read_samples(dataset_of(location))
 
     assert "its size is not" in str(found["cat/bomb.png"])
 
 
-def test_members_that_share_bytes_are_refused(
-    tmp_path: Path,
-    images: list[bytes],
-    write_zip: Callable[..., str],
-    photos: Callable[..., Members],
-) -> None:
-    location = Path(write_zip(tmp_path / "a.zip", photos(images)))
+def test_members_that_share_bytes_are_refused(tmp_path: Path) -> None:
+    location = Path(write_zip(tmp_path / "a.zip", photos()))
     data = bytearray(location.read_bytes())
     first = data.index(b"PK\x01\x02")
     second = data.index(b"PK\x01\x02", first + 4)
@@ -169,16 +133,13 @@ def test_members_that_share_bytes_are_refused(
     location.write_bytes(data)
 
     with pytest.raises(DatasetError, match="overlap"):
-        open_dataset(str(location), DatasetOptions())
+        dataset_of(location)
 
 
 def test_a_boundary_applies_to_the_archive_itself(
-    pack: Callable[[Members], str],
-    images: list[bytes],
-    tmp_path: Path,
-    photos: Callable[..., Members],
+    pack: Callable[[Members], str], tmp_path: Path
 ) -> None:
-    location = pack(photos(images))
+    location = pack(photos())
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / Path(location).name).symlink_to(location)
     options = DatasetOptions(boundary=boundary_at(str(tmp_path / "root")))
@@ -188,17 +149,14 @@ def test_a_boundary_applies_to_the_archive_itself(
 
 
 def test_too_many_members_or_folders_are_refused(
-    pack: Callable[[Members], str],
-    images: list[bytes],
-    monkeypatch: pytest.MonkeyPatch,
-    photos: Callable[..., Members],
+    pack: Callable[[Members], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    location = pack(photos(images))
+    location = pack(photos())
     monkeypatch.setattr(archive_index, "MAX_MEMBERS", 3)
     monkeypatch.setattr(tar_headers, "MAX_MEMBERS", 3)
 
     with pytest.raises(DatasetError, match="more than 3 members"):
-        open_dataset(location, DatasetOptions())
+        dataset_of(location)
 
 
 def _header(name: bytes, size: bytes, kind: bytes) -> bytes:
@@ -225,19 +183,13 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("blocks", HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_malicious_header_is_an_error(
-    tmp_path: Path,
-    images: list[bytes],
-    blocks: bytes,
-    write_tar: Callable[..., str],
-    photos: Callable[..., Members],
-) -> None:
-    good = Path(write_tar(tmp_path / "good.tar", photos(images))).read_bytes()
-    content = good[: good.rindex(images[3]) // 512 * 512 + 512]
+def test_a_malicious_header_is_an_error(tmp_path: Path, blocks: bytes) -> None:
+    good = Path(write_tar(tmp_path / "good.tar", photos())).read_bytes()
+    content = good[: good.rindex(IMAGES[3]) // 512 * 512 + 512]
     (tmp_path / "bad.tar").write_bytes(content + blocks + bytes(10240))
 
     with pytest.raises(DatasetError, match="damaged"):
-        open_dataset(str(tmp_path / "bad.tar"), DatasetOptions())
+        dataset_of(tmp_path / "bad.tar")
 
 
 def test_a_directory_that_claims_to_be_huge_is_not_read(tmp_path: Path) -> None:
@@ -248,4 +200,4 @@ def test_a_directory_that_claims_to_be_huge_is_not_read(tmp_path: Path) -> None:
         file.write(end)
 
     with pytest.raises(DatasetError, match="a directory of"):
-        open_dataset(str(tmp_path / "a.zip"), DatasetOptions())
+        dataset_of(tmp_path / "a.zip")

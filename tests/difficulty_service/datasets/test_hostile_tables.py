@@ -15,6 +15,7 @@ from difficulty_service.base.json_text import MOST_LEVELS
 from difficulty_service.datasets import open_dataset, table_files
 from difficulty_service.datasets.sample import DatasetOptions, TableLimits
 from difficulty_service.datasets.table_files import LARGE_PAGE, read_pages
+from tests.dataset_files import dataset_of
 
 MEBIBYTE = 1 << 20
 LIMITS = TableLimits(max_rows=1000, max_text_bytes=MEBIBYTE)
@@ -45,7 +46,7 @@ def test_rows_are_counted_before_any_is_read(write: Callable[..., str]) -> None:
 
     with pytest.raises(DatasetError, match="1,001 rows, the maximum is 1,000"):
         open_dataset(location, LIMITED)
-    assert len(open_dataset(location, DatasetOptions()).labels) == 1001
+    assert len(dataset_of(location).labels) == 1001
 
 
 @pytest.mark.parametrize("column", ["label", "path"])
@@ -87,7 +88,7 @@ def test_a_page_that_unpacks_to_far_more_than_images_do_is_refused(
     columns = {"image": [image, image], "label": [0, 1]}
     location = write(columns, use_dictionary=use_dictionary)
     assert Path(location).stat().st_size < 20_000
-    dataset = open_dataset(location, DatasetOptions())
+    dataset = dataset_of(location)
     before = pa.total_allocated_bytes()
 
     with pytest.raises(DatasetError, match=r"'image'.* that unpack to"):
@@ -143,7 +144,7 @@ def test_text_that_is_not_utf8_is_named_by_its_column(
     columns = {"image": [b"x", b"y"], "label": [0, 1]} | {column: of_text([b"\xff\xfe", b"a"])}
 
     with pytest.raises(DatasetError, match=f"column '{column}' of 'table.parquet'.*not valid"):
-        open_dataset(write(columns), DatasetOptions())
+        dataset_of(write(columns))
 
 
 def test_a_path_inside_a_cell_that_is_not_utf8_is_a_damaged_file(write: Callable[..., str]) -> None:
@@ -152,7 +153,7 @@ def test_a_path_inside_a_cell_that_is_not_utf8_is_a_damaged_file(write: Callable
     )
 
     with pytest.raises(DatasetError, match="not valid"):
-        open_dataset(write({"image": images, "label": [0, 1]}), DatasetOptions())
+        dataset_of(write({"image": images, "label": [0, 1]}))
 
 
 @pytest.mark.parametrize("column", [b"image", b"label", b"note"])
@@ -164,7 +165,7 @@ def test_text_of_a_json_line_that_is_not_utf8_is_named_by_its_column(
     path.write_bytes(row + b"\n" + row.replace(b'%b": "' % column, b'%b": "\xff' % column))
 
     with pytest.raises(DatasetError, match=f"column '{column.decode()}' of 'table.jsonl'.*UTF-8"):
-        open_dataset(str(path), DatasetOptions())
+        dataset_of(path)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +182,7 @@ def test_a_name_of_a_column_that_is_not_utf8_is_an_unreadable_file(
     path.write_bytes(content)
 
     with pytest.raises(DatasetError, match=f"{name}' cannot be read as a table"):
-        open_dataset(str(path), DatasetOptions())
+        dataset_of(path)
 
 
 @pytest.mark.parametrize("name", ["image", "label", "label_name", "split"])
@@ -191,19 +192,19 @@ def test_two_columns_of_one_name_are_refused_by_it(write: Callable[..., str], na
     table = pa.table([*columns.values(), ["c", "d"], ["c", "d"]], names=names)
 
     with pytest.raises(DatasetError, match=f"two columns '{name}'"):
-        open_dataset(write(table), DatasetOptions())
+        dataset_of(write(table))
 
 
 def test_two_columns_that_are_not_used_may_have_one_name(write: Callable[..., str]) -> None:
     table = pa.table([[b"x", b"y"], ["a", "b"], [1, 2], [1, 2]], names=["image", "label", "n", "n"])
 
-    assert open_dataset(write(table), DatasetOptions()).class_names == ("a", "b")
+    assert dataset_of(write(table)).class_names == ("a", "b")
 
 
 def test_the_largest_numbers_are_classes_like_others(write: Callable[..., str]) -> None:
     columns = {"image": [b"x"] * 2, "label": pa.array([2**64 - 1, 0], pa.uint64())}
 
-    dataset = open_dataset(write(columns), DatasetOptions())
+    dataset = dataset_of(write(columns))
 
     assert dataset.class_names == ("0", str(2**64 - 1))
     assert dataset.labels.tolist() == [1, 0]
@@ -220,7 +221,7 @@ def test_long_names_and_ids_are_refused(
     write: Callable[..., str], columns: dict[str, list[str]], message: str
 ) -> None:
     with pytest.raises(DatasetError, match=message) as caught:
-        open_dataset(write({"image": [b"x", b"y"], **columns}), DatasetOptions())
+        dataset_of(write({"image": [b"x", b"y"], **columns}))
 
     assert len(str(caught.value)) < 300
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from difficulty_service.base.errors import DatasetError, MissingPackage
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from tests.dataset_files import IMAGES, contents_of, dataset_of
 
 hub = pytest.importorskip("datasets", reason="the package `datasets` is optional")
 
@@ -28,49 +27,38 @@ def _rows(images: list[bytes], labels: list[int | None], split: str | None = Non
     return hub.Dataset.from_dict(columns, features=features, split=split)
 
 
-def _bytes(dataset: Dataset) -> list[bytes]:
-    found = []
-    for shard in range(dataset.num_shards):
-        for sample in dataset.read_shard(shard):
-            with sample.open() as file:
-                found.append(file.read())
-    return found
+def test_a_folder_from_save_to_disk_gives_its_bytes_and_class_names(tmp_path: Path) -> None:
+    _rows(IMAGES, [0, 1] * 6).save_to_disk(tmp_path / "saved")
 
-
-def test_a_folder_from_save_to_disk_gives_its_bytes_and_class_names(
-    tmp_path: Path, images: list[bytes]
-) -> None:
-    _rows(images, [0, 1] * 6).save_to_disk(tmp_path / "saved")
-
-    dataset = open_dataset(str(tmp_path / "saved"), DatasetOptions(shard_size=5))
+    dataset = dataset_of(tmp_path / "saved", shard_size=5)
 
     assert dataset.class_names == ("cat", "dog", "horse")
     assert dataset.labels.tolist() == [0, 1] * 6
     assert dataset.sample_ids[:2] == ["data#0", "data#1"]
-    assert _bytes(dataset) == images
+    assert contents_of(dataset) == IMAGES
 
 
-def test_several_splits_need_a_choice(tmp_path: Path, images: list[bytes]) -> None:
-    splits = {"train": _rows(images[:4], [0, 1, 2, 0], "train"), "test": _rows(images[4:5], [2])}
+def test_several_splits_need_a_choice(tmp_path: Path) -> None:
+    splits = {"train": _rows(IMAGES[:4], [0, 1, 2, 0], "train"), "test": _rows(IMAGES[4:5], [2])}
     hub.DatasetDict(splits).save_to_disk(tmp_path / "saved")
 
-    dataset = open_dataset(str(tmp_path / "saved"), DatasetOptions(split="train"))
+    dataset = dataset_of(tmp_path / "saved", split="train")
 
     assert dataset.sample_ids[0] == "train#0"
-    assert _bytes(dataset) == images[:4]
-    test = open_dataset(str(tmp_path / "saved"), DatasetOptions(split="test"))
+    assert contents_of(dataset) == IMAGES[:4]
+    test = dataset_of(tmp_path / "saved", split="test")
     assert test.sample_ids == ["test#0"]
     with pytest.raises(DatasetError, match=r"holds the splits \['train', 'test'\]; choose one"):
-        open_dataset(str(tmp_path / "saved"), DatasetOptions())
+        dataset_of(tmp_path / "saved")
     with pytest.raises(DatasetError, match="no split 'val'"):
-        open_dataset(str(tmp_path / "saved"), DatasetOptions(split="val"))
+        dataset_of(tmp_path / "saved", split="val")
 
 
 @pytest.mark.parametrize("damaged", ["*.arrow", "state.json"])
 def test_a_damaged_folder_is_no_failure_of_storage_that_may_pass(
-    tmp_path: Path, images: list[bytes], damaged: str
+    tmp_path: Path, damaged: str
 ) -> None:
-    _rows(images[:2], [0, 1]).save_to_disk(tmp_path / "saved")
+    _rows(IMAGES[:2], [0, 1]).save_to_disk(tmp_path / "saved")
     (file,) = (tmp_path / "saved").glob(damaged)
     if file.suffix == ".json":
         file.write_text("{}")
@@ -78,30 +66,28 @@ def test_a_damaged_folder_is_no_failure_of_storage_that_may_pass(
         os.truncate(file, file.stat().st_size - 60)
 
     with pytest.raises(DatasetError, match=r"saved' cannot be read: .*; save it again") as failed:
-        open_dataset(str(tmp_path / "saved"), DatasetOptions())
+        dataset_of(tmp_path / "saved")
 
     assert not isinstance(failed.value.__cause__, OSError)
 
 
-def test_the_fingerprint_depends_on_the_sizes_of_the_images(
-    tmp_path: Path, images: list[bytes]
-) -> None:
-    _rows(images[:2], [0, 1]).save_to_disk(tmp_path / "a")
-    _rows([images[0], images[1] + b"x"], [0, 1]).save_to_disk(tmp_path / "b")
+def test_the_fingerprint_depends_on_the_sizes_of_the_images(tmp_path: Path) -> None:
+    _rows(IMAGES[:2], [0, 1]).save_to_disk(tmp_path / "a")
+    _rows([IMAGES[0], IMAGES[1] + b"x"], [0, 1]).save_to_disk(tmp_path / "b")
 
-    a = open_dataset(str(tmp_path / "a"), DatasetOptions())
-    b = open_dataset(str(tmp_path / "b"), DatasetOptions())
+    a = dataset_of(tmp_path / "a")
+    b = dataset_of(tmp_path / "b")
 
     assert a.fingerprint != b.fingerprint
 
 
-def test_rows_without_a_label_are_skipped(tmp_path: Path, images: list[bytes]) -> None:
-    _rows(images[:4], [0, -1, 1, None]).save_to_disk(tmp_path / "saved")
+def test_rows_without_a_label_are_skipped(tmp_path: Path) -> None:
+    _rows(IMAGES[:4], [0, -1, 1, None]).save_to_disk(tmp_path / "saved")
 
-    dataset = open_dataset(str(tmp_path / "saved"), DatasetOptions())
+    dataset = dataset_of(tmp_path / "saved")
 
     assert dataset.sample_ids == ["data#0", "data#2"]
-    assert _bytes(dataset) == [images[0], images[2]]
+    assert contents_of(dataset) == [IMAGES[0], IMAGES[2]]
     assert list(dataset.skipped) == [
         ("data#1", "the label is -1"),
         ("data#3", "the label is missing"),
@@ -109,17 +95,17 @@ def test_rows_without_a_label_are_skipped(tmp_path: Path, images: list[bytes]) -
 
 
 def test_a_name_is_loaded_through_the_package_and_its_cache(
-    tmp_path: Path, images: list[bytes], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hub.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
     (tmp_path / "named").mkdir()
-    _rows(images[:3], [0, 1, 2]).to_parquet(tmp_path / "named" / "train.parquet")
+    _rows(IMAGES[:3], [0, 1, 2]).to_parquet(tmp_path / "named" / "train.parquet")
 
-    dataset = open_dataset(f"hf:{tmp_path / 'named'}", DatasetOptions())
+    dataset = dataset_of(f"hf:{tmp_path / 'named'}")
 
     assert dataset.class_names == ("cat", "dog", "horse")
     assert dataset.sample_ids[0] == "train#0"
-    assert _bytes(dataset) == images[:3]
+    assert contents_of(dataset) == IMAGES[:3]
 
 
 @pytest.mark.slow
@@ -150,19 +136,17 @@ def test_without_the_package_the_error_has_the_install_command(
     monkeypatch.setitem(sys.modules, "datasets", None)
 
     with pytest.raises(MissingPackage, match=r"pip install 'difficulty-service\[hugging-face\]'"):
-        open_dataset("hf:mnist", DatasetOptions())
+        dataset_of("hf:mnist")
 
 
-def test_lists_of_one_label_have_the_names_of_their_classes(
-    tmp_path: Path, images: list[bytes]
-) -> None:
+def test_lists_of_one_label_have_the_names_of_their_classes(tmp_path: Path) -> None:
     features = hub.Features(
         {"image": hub.Image(), "labels": hub.Sequence(hub.ClassLabel(names=["dog", "cat"]))}
     )
-    rows = {"image": images[:3], "labels": [[1], [0], []]}
+    rows = {"image": IMAGES[:3], "labels": [[1], [0], []]}
     hub.Dataset.from_dict(rows, features=features).save_to_disk(tmp_path / "saved")
 
-    dataset = open_dataset(str(tmp_path / "saved"), DatasetOptions())
+    dataset = dataset_of(tmp_path / "saved")
 
     assert [dataset.class_names[label] for label in dataset.labels.tolist()] == ["cat", "dog"]
     assert [name for name, _ in dataset.skipped] == ["data#2"]

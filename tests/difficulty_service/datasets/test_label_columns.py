@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import DatasetOptions
+from tests.dataset_files import dataset_of
 
 Write = Callable[..., str]
 
@@ -50,7 +49,7 @@ KINDS = pytest.mark.parametrize("write", [_table, _saved, _tar])
 def test_a_usual_name_is_used_and_the_others_are_named(tmp_path: Path, write: Write) -> None:
     path = write(tmp_path, coarse_label=[0, 0], noisy_label=[1, 1], fine_label=[1, 0])
 
-    dataset = open_dataset(path, DatasetOptions())
+    dataset = dataset_of(path)
 
     assert dataset.labels.tolist() == [1, 0]
     assert dataset.warnings == (
@@ -62,7 +61,7 @@ def test_a_usual_name_is_used_and_the_others_are_named(tmp_path: Path, write: Wr
 def test_a_chosen_column_is_used_without_a_warning(tmp_path: Path, write: Write) -> None:
     path = write(tmp_path, label=[0, 0], noisy_label=[1, 0])
 
-    dataset = open_dataset(path, DatasetOptions(label_column="noisy_label"))
+    dataset = dataset_of(path, label_column="noisy_label")
 
     assert dataset.labels.tolist() == [1, 0]
     assert dataset.warnings == ()
@@ -70,7 +69,7 @@ def test_a_chosen_column_is_used_without_a_warning(tmp_path: Path, write: Write)
 
 @KINDS
 def test_the_only_column_that_looks_like_labels_is_used(tmp_path: Path, write: Write) -> None:
-    dataset = open_dataset(write(tmp_path, true_label=[1, 0]), DatasetOptions())
+    dataset = dataset_of(write(tmp_path, true_label=[1, 0]))
 
     assert dataset.labels.tolist() == [1, 0]
     assert dataset.warnings == ()
@@ -83,13 +82,13 @@ def test_several_columns_without_a_usual_name_are_listed(tmp_path: Path, write: 
     with pytest.raises(
         DatasetError, match=r"'clean_label', 'noisy_label'; name one of them as label_column"
     ):
-        open_dataset(path, DatasetOptions())
+        dataset_of(path)
 
 
 def test_a_column_of_vectors_is_not_mistaken_for_labels(tmp_path: Path) -> None:
     path = _table(tmp_path, label=[1, 0], soft_label=[[0.5, 0.5], [1.0, 0.0]])
 
-    assert open_dataset(path, DatasetOptions()).warnings == ()
+    assert dataset_of(path).warnings == ()
 
 
 def test_a_parquet_file_of_the_package_datasets_names_its_classes(tmp_path: Path) -> None:
@@ -106,8 +105,8 @@ def test_a_parquet_file_of_the_package_datasets_names_its_classes(tmp_path: Path
     path = str(tmp_path / "t.parquet")
     hub.Dataset.from_dict(columns, features=features).to_parquet(path)
 
-    fine = open_dataset(path, DatasetOptions())
-    coarse = open_dataset(path, DatasetOptions(label_column="coarse_label"))
+    fine = dataset_of(path)
+    coarse = dataset_of(path, label_column="coarse_label")
 
     assert fine.class_names == ("tabby", "husky", "goldfish")
     assert fine.labels.tolist() == [1, 0]
@@ -122,4 +121,4 @@ def test_other_metadata_of_that_name_leaves_the_numbers(tmp_path: Path, metadata
     path = tmp_path / "t.parquet"
     pq.write_table(table.replace_schema_metadata({b"huggingface": metadata}), path)
 
-    assert open_dataset(str(path), DatasetOptions()).class_names == ("0", "1")
+    assert dataset_of(path).class_names == ("0", "1")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import UNLABELLED, Dataset, DatasetOptions
+from difficulty_service.datasets.sample import UNLABELLED
+from tests.dataset_files import dataset_of
 from tests.factories import png_of
 
 PNG = png_of((20, 10, 200), (8, 6))
@@ -31,13 +31,12 @@ def below(folder: str, names: Iterable[str] = CLASSES) -> tuple[str, ...]:
     return tuple(f"{folder}/{name}" for name in names)
 
 
-def read(root: Path, **options: object) -> Dataset:
-    return open_dataset(str(root), DatasetOptions(**options))  # type: ignore[arg-type]
+# type: ignore[arg-type]
 
 
 def refused(root: Path, **options: object) -> str:
     with pytest.raises(DatasetError) as caught:
-        read(root, **options)
+        dataset_of(root, **options)
     return str(caught.value)
 
 
@@ -60,13 +59,13 @@ def test_splits_are_no_classes_whatever_is_in_them(tmp_path: Path, beside: tuple
     write(tmp_path, *below("train"), *beside)
 
     assert "holds the splits" in refused(tmp_path)
-    assert read(tmp_path, split="train").class_names == ("green", "red")
+    assert dataset_of(tmp_path, split="train").class_names == ("green", "red")
 
 
 def test_an_empty_split_leaves_nothing_to_choose(tmp_path: Path) -> None:
     write(tmp_path, *below("train"), "test/")
 
-    dataset = read(tmp_path)
+    dataset = dataset_of(tmp_path)
 
     assert dataset.class_names == ("green", "red")
     assert dataset.sample_ids[0] == "train/green/3.png"
@@ -76,7 +75,7 @@ def test_an_empty_split_leaves_nothing_to_choose(tmp_path: Path) -> None:
 def test_a_split_of_images_alone_is_read_without_labels(tmp_path: Path, split: str) -> None:
     write(tmp_path, *below("train"), *FLAT)
 
-    dataset = read(tmp_path, split=split)
+    dataset = dataset_of(tmp_path, split=split)
 
     assert dataset.class_names == (UNLABELLED,)
     assert dataset.sample_ids == ["test/7.png", "test/8.png"]
@@ -86,7 +85,7 @@ def test_a_split_is_found_by_the_words_around_it(tmp_path: Path) -> None:
     write(tmp_path, *below("train_images"), *below("test_images"))
 
     assert "holds the splits ['train_images', 'test_images']" in refused(tmp_path)
-    assert read(tmp_path, split="train").class_names == ("green", "red")
+    assert dataset_of(tmp_path, split="train").class_names == ("green", "red")
 
 
 def test_images_of_splits_with_a_table_beside_them_are_labelled_by_the_table(
@@ -96,14 +95,14 @@ def test_images_of_splits_with_a_table_beside_them_are_labelled_by_the_table(
 
     assert "holds the splits" in refused(tmp_path)
     assert "labels are probably in 'train.csv'" in refused(tmp_path, split="train")
-    assert read(tmp_path, split="train", unlabelled=True).sample_ids == ["train/1.png"]
+    assert dataset_of(tmp_path, split="train", unlabelled=True).sample_ids == ["train/1.png"]
 
 
 def test_the_table_in_a_split_has_its_labels(tmp_path: Path) -> None:
     write(tmp_path, "train/1.png", "train/2.png", "test/3.png")
     (tmp_path / "train/metadata.csv").write_text("file_name,label\n1.png,red\n2.png,green\n")
 
-    dataset = read(tmp_path, split="train")
+    dataset = dataset_of(tmp_path, split="train")
 
     assert dataset.class_names == ("green", "red")
     assert dataset.sample_ids == ["1.png", "2.png"]
@@ -115,7 +114,7 @@ def test_splits_in_an_archive_are_no_classes(tmp_path: Path) -> None:
             archive.writestr(name, PNG)
 
     assert "holds the splits ['train', 'test']" in refused(tmp_path / "photos.zip")
-    assert read(tmp_path / "photos.zip", split="train").class_names == ("green", "red")
+    assert dataset_of(tmp_path / "photos.zip", split="train").class_names == ("green", "red")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +128,7 @@ def test_splits_in_an_archive_are_no_classes(tmp_path: Path) -> None:
 def test_a_class_may_be_called_as_a_split_is(tmp_path: Path, names: tuple[str, ...]) -> None:
     write(tmp_path, *names)
 
-    assert read(tmp_path).class_names == tuple(sorted({name.split("/")[0] for name in names}))
+    assert dataset_of(tmp_path).class_names == tuple(sorted({name.split("/")[0] for name in names}))
 
 
 def test_splits_inside_of_classes_are_asked_about(tmp_path: Path) -> None:
@@ -137,14 +136,14 @@ def test_splits_inside_of_classes_are_asked_about(tmp_path: Path) -> None:
         write(tmp_path, f"{name}/train/good/1.png", f"{name}/test/bad/2.png")
 
     assert "has splits in its folders" in refused(tmp_path)
-    assert read(tmp_path, format="image-folder").class_names == ("bottle", "cable")
+    assert dataset_of(tmp_path, format="image-folder").class_names == ("bottle", "cable")
 
 
 def test_a_person_can_say_that_folders_called_as_splits_are_classes(tmp_path: Path) -> None:
     write(tmp_path, "train/1.png", "test/2.png")
 
     assert "holds the splits" in refused(tmp_path)
-    assert read(tmp_path, format="image-folder").class_names == ("test", "train")
+    assert dataset_of(tmp_path, format="image-folder").class_names == ("test", "train")
 
 
 OTHERS = {
@@ -190,7 +189,7 @@ def test_the_kinds_of_defects_of_mvtec_are_the_classes_of_its_split(tmp_path: Pa
     write(tmp_path, *OTHERS["MVTec AD"], "test/good/3.png")
 
     assert "split='test'" in refused(tmp_path)
-    assert read(tmp_path, split="test").class_names == ("bad", "good")
+    assert dataset_of(tmp_path, split="test").class_names == ("bad", "good")
 
 
 ANNOTATIONS = {
@@ -216,7 +215,7 @@ def test_annotations_of_other_programs_are_named(
 def test_class_folders_that_differ_in_capitals_are_told(tmp_path: Path) -> None:
     write(tmp_path, "Cat/1.png", "cat/2.png", "dog/3.png")
 
-    dataset = read(tmp_path)
+    dataset = dataset_of(tmp_path)
 
     assert dataset.class_names == ("Cat", "cat", "dog")
     assert "differ only in blanks or capital letters" in dataset.warnings[0]
@@ -227,7 +226,7 @@ def test_a_file_that_says_nothing_of_annotations_is_no_reason_to_ask(tmp_path: P
     write(tmp_path, *CLASSES)
     (tmp_path / "about.json").write_text('{"author": "somebody"}')
 
-    assert read(tmp_path).class_names == ("green", "red")
+    assert dataset_of(tmp_path).class_names == ("green", "red")
 
 
 def test_a_folder_of_files_called_as_the_images_is_no_class(tmp_path: Path) -> None:
@@ -248,7 +247,7 @@ def test_people_with_and_without_masks_are_classes(tmp_path: Path) -> None:
     names = [f"{number}.png" for number in range(4)]
     write(tmp_path, *below("with_mask", names), *below("without_mask", names))
 
-    assert read(tmp_path).class_names == ("with_mask", "without_mask")
+    assert dataset_of(tmp_path).class_names == ("with_mask", "without_mask")
 
 
 @pytest.mark.parametrize("folder", ["", "cat/"])
@@ -259,27 +258,29 @@ def test_images_with_a_file_of_annotations_each_are_asked_about(
     write(tmp_path, *(["dog/1.png"] if folder else []))
 
     assert "a .txt beside most of its" in refused(tmp_path)
-    assert "2.png" in read(tmp_path, format="image-folder").sample_ids[-3 if not folder else 6]
+    assert (
+        "2.png" in dataset_of(tmp_path, format="image-folder").sample_ids[-3 if not folder else 6]
+    )
 
 
 def test_what_a_camera_writes_beside_its_images_is_no_question(tmp_path: Path) -> None:
     names = [f"IMG_{n}.{kind}" for n in range(30) for kind in ("png", "MOV", "AAE", "png.json")]
     write(tmp_path, *below("cat", names), "dog/1.png")
 
-    assert read(tmp_path).class_names == ("cat", "dog")
+    assert dataset_of(tmp_path).class_names == ("cat", "dog")
 
 
 def test_many_files_that_would_not_be_read_are_asked_about(tmp_path: Path) -> None:
     write(tmp_path, *CLASSES, *(f"{number}.png" for number in range(21)))
 
     assert "21 other files that would not be read" in refused(tmp_path)
-    assert read(tmp_path, format="image-folder").class_names == ("green", "red")
+    assert dataset_of(tmp_path, format="image-folder").class_names == ("green", "red")
 
 
 def test_a_few_files_without_a_class_are_listed_and_no_question(tmp_path: Path) -> None:
     write(tmp_path, *CLASSES, "stray.png", "docs/readme.md")
 
-    dataset = read(tmp_path)
+    dataset = dataset_of(tmp_path)
 
     assert dataset.class_names == ("green", "red")
     assert ("docs", "a folder without images") in dataset.skipped
@@ -295,7 +296,7 @@ def test_folders_that_hold_tables_alone_are_named(tmp_path: Path) -> None:
 def test_images_in_a_folder_for_those_without_a_label_have_none(tmp_path: Path) -> None:
     write(tmp_path, *CLASSES, "unlabeled/9.png")
 
-    dataset = read(tmp_path)
+    dataset = dataset_of(tmp_path)
 
     assert dataset.class_names == ("green", "red")
     assert ("unlabeled", "a folder of images without a label") in dataset.skipped
@@ -307,16 +308,16 @@ def test_the_only_folder_is_no_class_where_it_is_called_as_one_of_images(
 ) -> None:
     write(tmp_path, f"{folder}/1.png", f"{folder}/2.png")
 
-    assert read(tmp_path).class_names == (UNLABELLED,)
+    assert dataset_of(tmp_path).class_names == (UNLABELLED,)
 
 
 def test_years_in_each_class_are_no_classes(tmp_path: Path) -> None:
     write(tmp_path, *(f"{c}/{year}/1.png" for c in ("cat", "dog") for year in (2019, 2020)))
 
-    assert read(tmp_path).class_names == ("cat", "dog")
+    assert dataset_of(tmp_path).class_names == ("cat", "dog")
 
 
 def test_the_only_folder_is_a_class_where_it_may_be_one(tmp_path: Path) -> None:
     write(tmp_path, "cat/1.png")
 
-    assert read(tmp_path).class_names == ("cat",)
+    assert dataset_of(tmp_path).class_names == ("cat",)

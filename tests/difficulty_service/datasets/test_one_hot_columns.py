@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.sample import Dataset
+from tests.dataset_files import dataset_of
 from tests.factories import png_of
 
 NAMES = ("MEL", "NV", "BCC", "AKIEC", "BKL", "DF", "VASC", "SCC", "UNK")
@@ -36,7 +36,7 @@ def test_the_label_is_the_name_of_the_column_that_is_1(tmp_path: Path, one: str,
     rows = [f"{40 + place},{one_hot(place % len(NAMES), one, zero)}" for place in range(12)]
     path = write(tmp_path, f"age,{','.join(NAMES)}", rows)
 
-    dataset = open_dataset(str(path), DatasetOptions())
+    dataset = dataset_of(path)
 
     assert labels_of(dataset) == [NAMES[place % len(NAMES)] for place in range(12)]
     assert (
@@ -54,7 +54,7 @@ def test_one_hot_columns_of_parquet_are_labels_too(tmp_path: Path) -> None:
     )
     pq.write_table(table, tmp_path / "pets.parquet")
 
-    dataset = open_dataset(str(tmp_path / "pets.parquet"), DatasetOptions())
+    dataset = dataset_of(tmp_path / "pets.parquet")
 
     assert labels_of(dataset) == ["cat", "dog", "dog", "cat"]
 
@@ -62,14 +62,14 @@ def test_one_hot_columns_of_parquet_are_labels_too(tmp_path: Path) -> None:
 def test_a_label_column_comes_before_columns_of_0_and_1(tmp_path: Path) -> None:
     path = write(tmp_path, "label,male,female", ["a,1,0", "b,0,1"])
 
-    assert labels_of(open_dataset(str(path), DatasetOptions())) == ["a", "b"]
+    assert labels_of(dataset_of(path)) == ["a", "b"]
 
 
 def test_columns_of_which_several_are_1_are_refused_by_all_their_names(tmp_path: Path) -> None:
     path = write(tmp_path, "age,cat,dog,cow", ["30,1,0,0", "31,1,1,0"])
 
     with pytest.raises(DatasetError) as caught:
-        open_dataset(str(path), DatasetOptions())
+        dataset_of(path)
 
     assert "'cat', 'dog', 'cow' hold 0 and 1, and 2 of them are 1 in row 1" in str(caught.value)
     assert "judge them by tags='cat,dog,cow'" in str(caught.value)
@@ -80,7 +80,7 @@ def test_other_numbers_are_not_taken_for_one_hot_columns(tmp_path: Path, rows: l
     path = write(tmp_path, "age,height", rows)
 
     with pytest.raises(DatasetError, match="no label column found") as caught:
-        open_dataset(str(path), DatasetOptions())
+        dataset_of(path)
 
     assert "idxmax" not in str(caught.value)
     assert "hold 0 and 1" not in str(caught.value)
@@ -91,6 +91,6 @@ def test_a_column_is_named_with_or_without_a_blank_at_an_end(tmp_path: Path, nam
     table = pa.table({"image": [png_of("red"), png_of("blue")], "Finding Label ": ["a", "b"]})
     pq.write_table(table, tmp_path / "a.parquet")
 
-    dataset = open_dataset(str(tmp_path / "a.parquet"), DatasetOptions(label_column=name))
+    dataset = dataset_of(tmp_path / "a.parquet", label_column=name)
 
     assert dataset.class_names == ("a", "b")

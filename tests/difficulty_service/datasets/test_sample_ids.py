@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.base.errors import DatasetError, DuplicateSampleId
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import DatasetOptions
+from tests.dataset_files import dataset_of
 
 
 def _write(file: Path, /, **columns: object) -> str:
@@ -18,7 +17,7 @@ def _write(file: Path, /, **columns: object) -> str:
 
 
 def _ids(path: str, **options: str) -> list[str]:
-    return list(open_dataset(path, DatasetOptions(**options)).sample_ids)
+    return list(dataset_of(path, **options).sample_ids)
 
 
 def test_ids_come_from_the_id_column_as_text(tmp_path: Path) -> None:
@@ -37,14 +36,14 @@ def test_duplicate_ids_name_the_two_rows(tmp_path: Path) -> None:
     path = _write(tmp_path / "t.parquet", image=[b"x", b"x"], key=["a", "a"])
 
     with pytest.raises(DuplicateSampleId, match=r"'a' .* t\.parquet#0 and t\.parquet#1"):
-        open_dataset(path, DatasetOptions(id_column="key"))
+        dataset_of(path, id_column="key")
 
 
 def test_null_ids_are_an_error_with_the_first_row(tmp_path: Path) -> None:
     path = _write(tmp_path / "t.parquet", image=[b"x", b"x"], key=pa.array(["a", None]))
 
     with pytest.raises(DatasetError, match=r"null 1 times, first at t\.parquet#1"):
-        open_dataset(path, DatasetOptions(id_column="key"))
+        dataset_of(path, id_column="key")
 
 
 @pytest.mark.parametrize("column", ["path", "file_name", "file", "filename"])
@@ -85,7 +84,7 @@ def test_the_same_paths_in_two_files_leave_file_and_row(tmp_path: Path) -> None:
 def test_a_row_without_a_label_is_named_by_its_path(tmp_path: Path) -> None:
     columns = {"image": [b"x", b"y"], "path": ["b.png", "a.png"], "label": pa.array([None, 0])}
 
-    dataset = open_dataset(_write(tmp_path / "t.parquet", **columns), DatasetOptions())
+    dataset = dataset_of(_write(tmp_path / "t.parquet", **columns))
 
     assert dataset.sample_ids == ["a.png"]
     assert list(dataset.skipped) == [("b.png", "the label is missing")]

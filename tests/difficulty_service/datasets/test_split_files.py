@@ -9,9 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.file_search import expand_braces, find_files
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from tests.dataset_files import dataset_of
 from tests.factories import png_of
 
 PNG = png_of((20, 10, 200), (8, 6))
@@ -30,29 +29,25 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def read(location: object, split: str | None = None) -> Dataset:
-    return open_dataset(str(location), DatasetOptions(split=split))
-
-
 @pytest.mark.parametrize("below", ["", "data", "data/*.parquet", "**/*.parquet"])
 def test_tables_of_several_splits_are_not_merged(repository: Path, below: str) -> None:
     with pytest.raises(DatasetError, match=r"holds the splits \['train', 'val'\]; choose one"):
-        read(repository / below)
+        dataset_of(repository / below)
 
-    assert len(read(repository / below, "train").labels) == 5
-    assert len(read(repository / below, "validation").labels) == 4
+    assert len(dataset_of(repository / below, split="train").labels) == 5
+    assert len(dataset_of(repository / below, split="validation").labels) == 4
 
 
 def test_several_splits_are_merged_where_they_are_asked_for(repository: Path) -> None:
-    assert len(read(repository, "train+validation").labels) == 9
+    assert len(dataset_of(repository, split="train+validation").labels) == 9
 
 
 def test_files_of_one_split_need_no_choice(repository: Path) -> None:
     for table in (repository / "data").glob("validation*"):
         table.unlink()
 
-    assert len(read(repository).labels) == 5
-    assert len(read(repository, "train").labels) == 5
+    assert len(dataset_of(repository).labels) == 5
+    assert len(dataset_of(repository, split="train").labels) == 5
 
 
 def test_tables_in_folders_of_splits_are_not_merged(repository: Path) -> None:
@@ -61,19 +56,19 @@ def test_tables_in_folders_of_splits_are_not_merged(repository: Path) -> None:
         table = repository / "data" / f"{name}.parquet"
         table.rename(repository / "default" / split / "0000.parquet")
 
-    assert len(read(repository / "default", "train").labels) == 3
+    assert len(dataset_of(repository / "default", split="train").labels) == 3
     with pytest.raises(DatasetError, match=r"holds the splits \['train', 'test'\]"):
-        read(repository / "default")
+        dataset_of(repository / "default")
     with pytest.raises(DatasetError, match=r"holds the splits \['train', 'test'\]"):
-        read(repository / "default" / "**" / "*.parquet")
+        dataset_of(repository / "default" / "**" / "*.parquet")
 
 
 def test_a_column_of_splits_is_read_in_a_file_that_is_called_as_one(tmp_path: Path) -> None:
     path = tmp_path / "train_and_more.csv"
     path.write_text("path,label,split\n1.png,a,train\n2.png,b,val\n3.png,a,train\n")
 
-    assert len(read(path, "train").labels) == 2
-    assert len(read(path, "val").labels) == 1
+    assert len(dataset_of(path, split="train").labels) == 2
+    assert len(dataset_of(path, split="val").labels) == 1
 
 
 @pytest.mark.parametrize("asked", ["val", "validation", "Val"])
@@ -81,18 +76,18 @@ def test_a_split_in_a_column_is_found_by_any_word_for_it(tmp_path: Path, asked: 
     path = tmp_path / "photos.csv"
     path.write_text("path,label,split\n1.png,a,Train\n2.png,b,validation\n3.png,a,Train\n")
 
-    assert read(path, asked).sample_ids == ["2.png"]
+    assert dataset_of(path, split=asked).sample_ids == ["2.png"]
 
 
 def test_rows_of_several_splits_are_read_together_with_a_warning(tmp_path: Path) -> None:
     lines = [f"{row}.png,cat,{split}" for row, split in enumerate(["train", "train", "val"])]
     (tmp_path / "photos.csv").write_text("\n".join(["path,label,split", *lines]))
 
-    whole = read(tmp_path / "photos.csv")
+    whole = dataset_of(tmp_path / "photos.csv")
 
     assert len(whole.sample_ids) == 3
     assert [text for text in whole.warnings if "'train', 'val' in column 'split'" in text]
-    assert not read(tmp_path / "photos.csv", "val").warnings
+    assert not dataset_of(tmp_path / "photos.csv", split="val").warnings
 
 
 @pytest.mark.parametrize("values", [["train"] * 3, ["left", "right", "left"]])
@@ -102,7 +97,7 @@ def test_a_column_split_of_other_values_or_one_has_no_warning(
     lines = [f"{row}.png,cat,{split}" for row, split in enumerate(values)]
     (tmp_path / "photos.csv").write_text("\n".join(["path,label,split", *lines]))
 
-    assert not read(tmp_path / "photos.csv").warnings
+    assert not dataset_of(tmp_path / "photos.csv").warnings
 
 
 def test_files_of_a_split_beside_others_are_asked_about(repository: Path) -> None:
@@ -110,7 +105,7 @@ def test_files_of_a_split_beside_others_are_asked_about(repository: Path) -> Non
         table.rename(table.with_name("more.parquet"))
 
     with pytest.raises(DatasetError, match=r"files of the split 'train'.*others.*'more.parquet'"):
-        read(repository / "data")
+        dataset_of(repository / "data")
 
 
 def _write_tar(path: Path, keys: range) -> None:
@@ -128,18 +123,18 @@ def test_shards_of_several_splits_are_not_merged(tmp_path: Path) -> None:
         _write_tar(tmp_path / f"{split}-000.tar", keys)
 
     with pytest.raises(DatasetError, match=r"holds the splits \['train', 'val'\]"):
-        read(tmp_path)
-    assert read(tmp_path, "val").sample_ids == ["3", "4"]
+        dataset_of(tmp_path)
+    assert dataset_of(tmp_path, split="val").sample_ids == ["3", "4"]
 
 
 def test_braces_name_a_range_of_shards(tmp_path: Path) -> None:
     for number in range(3):
         _write_tar(tmp_path / f"photos-{number:04}.tar", range(2 * number, 2 * number + 2))
 
-    assert len(read(tmp_path / "photos-{0000..0001}.tar").labels) == 4
-    assert len(read(tmp_path / "photos-{0000,0002}.tar").labels) == 4
+    assert len(dataset_of(tmp_path / "photos-{0000..0001}.tar").labels) == 4
+    assert len(dataset_of(tmp_path / "photos-{0000,0002}.tar").labels) == 4
     with pytest.raises(DatasetError, match=r"photos-0003.tar' does not exist"):
-        read(tmp_path / "photos-{0002..0003}.tar")
+        dataset_of(tmp_path / "photos-{0002..0003}.tar")
 
 
 def test_braces_are_expanded_in_order_and_by_the_number_of_digits() -> None:
@@ -168,10 +163,10 @@ def test_braces_and_splits_hold_on_remote_storage(put_objects: PutObjects) -> No
     bucket = put_objects({f"{name}-{n}.csv": rows for name in ("train", "test") for n in range(2)})
 
     assert len(find_files(f"{bucket}/train-{{0,1}}.csv")) == 2
-    assert read(bucket, "test").sample_ids == ["test-0.csv#0", "test-1.csv#0"]
+    assert dataset_of(bucket, split="test").sample_ids == ["test-0.csv#0", "test-1.csv#0"]
 
 
 def test_braces_may_stand_for_a_single_file(repository: Path) -> None:
-    dataset = read(repository / "data" / "validation-{00000..00000}-of-00001.parquet")
+    dataset = dataset_of(repository / "data" / "validation-{00000..00000}-of-00001.parquet")
 
     assert len(dataset.labels) == 4

@@ -15,20 +15,10 @@ import pytest
 from pyarrow.fs import FileSystem
 
 from difficulty_service.base.errors import DatasetError, ImageError, MissingPackage
-from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.file_search import find_files
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from tests.dataset_files import IMAGES, contents_of, dataset_of
 
 PutObjects = Callable[[dict[str, bytes]], str]
-
-
-def _bytes(dataset: Dataset) -> list[bytes]:
-    found = []
-    for shard in range(dataset.num_shards):
-        for sample in dataset.read_shard(shard):
-            with sample.open() as file:
-                found.append(file.read())
-    return found
 
 
 def _parquet(images: list[bytes]) -> bytes:
@@ -52,11 +42,11 @@ def test_a_folder_on_s3_is_the_same_dataset_as_its_local_copy(
     put_objects: PutObjects, class_folders: Path
 ) -> None:
     (class_folders / "cat/notes.txt").write_text("hello")
-    local = open_dataset(str(class_folders), DatasetOptions())
+    local = dataset_of(class_folders)
     files = [path for path in class_folders.rglob("*") if path.is_file()]
     keys = {f"photos/{path.relative_to(class_folders)}": path.read_bytes() for path in files}
 
-    remote = open_dataset(put_objects(keys) + "/photos", DatasetOptions())
+    remote = dataset_of(put_objects(keys) + "/photos")
 
     assert remote.sample_ids == local.sample_ids
     assert remote.fingerprint == local.fingerprint
@@ -68,58 +58,49 @@ def test_a_folder_on_s3_is_the_same_dataset_as_its_local_copy(
         text.open()
 
 
-def test_parquet_files_on_s3_open_by_a_glob(put_objects: PutObjects, images: list[bytes]) -> None:
-    objects = {"d/a.parquet": _parquet(images[:5]), "d/b.parquet": _parquet(images[5:])}
-    bucket = put_objects({**objects, "d/deep/c.parquet": _parquet(images[:1]), "d/x.csv": b"a"})
+def test_parquet_files_on_s3_open_by_a_glob(put_objects: PutObjects) -> None:
+    objects = {"d/a.parquet": _parquet(IMAGES[:5]), "d/b.parquet": _parquet(IMAGES[5:])}
+    bucket = put_objects({**objects, "d/deep/c.parquet": _parquet(IMAGES[:1]), "d/x.csv": b"a"})
 
-    dataset = open_dataset(f"{bucket}/d/*.parquet", DatasetOptions(shard_size=4))
+    dataset = dataset_of(f"{bucket}/d/*.parquet", shard_size=4)
 
     assert dataset.sample_ids[4:6] == ["a.parquet#4", "b.parquet#0"]
-    assert _bytes(dataset) == images
+    assert contents_of(dataset) == IMAGES
 
 
 def test_the_server_can_be_named_in_the_uri(
-    put_objects: PutObjects,
-    s3_endpoint: str,
-    images: list[bytes],
-    monkeypatch: pytest.MonkeyPatch,
+    put_objects: PutObjects, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bucket = put_objects({"t.parquet": _parquet(images)})
+    bucket = put_objects({"t.parquet": _parquet(IMAGES)})
     monkeypatch.delenv("AWS_ENDPOINT_URL")
     server = s3_endpoint.removeprefix("http://")
 
-    dataset = open_dataset(
-        f"{bucket}/*.parquet?endpoint_override={server}&scheme=http", DatasetOptions()
-    )
+    dataset = dataset_of(f"{bucket}/*.parquet?endpoint_override={server}&scheme=http")
 
-    assert _bytes(dataset) == images
+    assert contents_of(dataset) == IMAGES
 
 
 @pytest.mark.parametrize(("name", "mode"), [("s.tar", "w"), ("s.tar.gz", "w:gz")])
-def test_tars_on_s3_are_read_in_order(
-    put_objects: PutObjects, images: list[bytes], name: str, mode: str
-) -> None:
-    bucket = put_objects({f"shards/{name}": _tar(images, mode)})
+def test_tars_on_s3_are_read_in_order(put_objects: PutObjects, name: str, mode: str) -> None:
+    bucket = put_objects({f"shards/{name}": _tar(IMAGES, mode)})
 
-    dataset = open_dataset(f"{bucket}/shards/{name}", DatasetOptions(shard_size=5))
+    dataset = dataset_of(f"{bucket}/shards/{name}", shard_size=5)
 
-    assert _bytes(dataset) == images
+    assert contents_of(dataset) == IMAGES
 
 
-def test_paths_in_a_remote_table_are_relative_to_it_or_uris(
-    put_objects: PutObjects, images: list[bytes]
-) -> None:
-    bucket = put_objects({"d/img/0.png": images[0], "other/1.png": images[1]})
+def test_paths_in_a_remote_table_are_relative_to_it_or_uris(put_objects: PutObjects) -> None:
+    bucket = put_objects({"d/img/0.png": IMAGES[0], "other/1.png": IMAGES[1]})
     table = f"path,label\nimg/0.png,0\n{bucket}/other/1.png,1\nimg/no.png,1\n"
     filesystem, path = FileSystem.from_uri(f"{bucket}/d/t.csv")
     with filesystem.open_output_stream(path) as stream:
         stream.write(table.encode())
 
-    dataset = open_dataset(f"{bucket}/d/t.csv", DatasetOptions())
+    dataset = dataset_of(f"{bucket}/d/t.csv")
 
     first, second, missing = dataset.read_shard(0)
-    assert first.open().read() == images[0]
-    assert second.open().read() == images[1]
+    assert first.open().read() == IMAGES[0]
+    assert second.open().read() == IMAGES[1]
     with pytest.raises(ImageError, match="cannot be read"):
         missing.open()
 
@@ -128,35 +109,35 @@ def test_a_missing_file_on_s3_is_an_error(put_objects: PutObjects) -> None:
     bucket = put_objects({"a/b.parquet": b""})
 
     with pytest.raises(DatasetError, match="does not exist"):
-        open_dataset(f"{bucket}/nothing", DatasetOptions())
+        dataset_of(f"{bucket}/nothing")
     with pytest.raises(DatasetError, match="no file matches"):
-        open_dataset(f"{bucket}/a/*.csv", DatasetOptions())
+        dataset_of(f"{bucket}/a/*.csv")
 
 
-def test_other_schemes_are_read_through_fsspec(images: list[bytes]) -> None:
+def test_other_schemes_are_read_through_fsspec() -> None:
     memory = fsspec.filesystem("memory")
     for number, name in enumerate(["cat/a.png", "dog/b.png"]):
-        memory.pipe(f"/photos/{name}", images[number])
-    memory.pipe("/tables/t.parquet", _parquet(images))
-    memory.pipe("/tars/t.tar.gz", _tar(images, "w:gz"))
+        memory.pipe(f"/photos/{name}", IMAGES[number])
+    memory.pipe("/tables/t.parquet", _parquet(IMAGES))
+    memory.pipe("/tars/t.tar.gz", _tar(IMAGES, "w:gz"))
 
-    folder = open_dataset("memory://photos", DatasetOptions())
-    table = open_dataset("memory://tables/*.parquet", DatasetOptions())
-    tar = open_dataset("memory://tars", DatasetOptions())
+    folder = dataset_of("memory://photos")
+    table = dataset_of("memory://tables/*.parquet")
+    tar = dataset_of("memory://tars")
 
     assert folder.sample_ids == ["cat/a.png", "dog/b.png"]
-    assert _bytes(folder) == images[:2]
-    assert _bytes(table) == _bytes(tar) == images
+    assert contents_of(folder) == IMAGES[:2]
+    assert contents_of(table) == contents_of(tar) == IMAGES
 
 
 def test_an_unknown_scheme_is_an_error() -> None:
     with pytest.raises(DatasetError, match="'nonsense://x' is not a location"):
-        open_dataset("nonsense://x", DatasetOptions())
+        dataset_of("nonsense://x")
 
 
 def test_a_scheme_without_its_package_names_the_package() -> None:
     with pytest.raises(MissingPackage, match="needs a package that is not installed"):
-        open_dataset("adl://x/y", DatasetOptions())
+        dataset_of("adl://x/y")
 
 
 def test_globs_cross_folders_only_with_two_stars(tmp_path: Path, put_objects: PutObjects) -> None:
@@ -176,7 +157,7 @@ def test_globs_cross_folders_only_with_two_stars(tmp_path: Path, put_objects: Pu
 def test_a_file_whose_name_looks_like_a_glob_is_that_file(tmp_path: Path) -> None:
     (tmp_path / "t[1].csv").write_text("path,label\na.png,0\n")
 
-    dataset = open_dataset(str(tmp_path / "t[1].csv"), DatasetOptions())
+    dataset = dataset_of(tmp_path / "t[1].csv")
 
     assert dataset.sample_ids == ["a.png"]
 
@@ -185,7 +166,7 @@ def test_a_pipe_in_place_of_a_table_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "t.csv")
 
     with pytest.raises(DatasetError, match="not a regular file"):
-        open_dataset(str(tmp_path / "t.csv"), DatasetOptions())
+        dataset_of(tmp_path / "t.csv")
 
 
 def test_invalid_base64_is_an_error_of_that_image(tmp_path: Path) -> None:
@@ -193,7 +174,7 @@ def test_invalid_base64_is_an_error_of_that_image(tmp_path: Path) -> None:
     rows.append({"image": {"bytes": base64.b64encode(b"x").decode()}, "label": 0})
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
-    bad, good = open_dataset(str(tmp_path / "t.jsonl"), DatasetOptions()).read_shard(0)
+    bad, good = dataset_of(tmp_path / "t.jsonl").read_shard(0)
 
     assert good.open().read() == b"x"
     with pytest.raises(ImageError, match="not base64"):

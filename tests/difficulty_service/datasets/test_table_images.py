@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from difficulty_service.base.errors import DatasetError, ImageError
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.sample import Dataset
+from tests.dataset_files import contents_of, dataset_of
 from tests.factories import png_of
 
 PNG = png_of((20, 10, 200), (8, 6))
@@ -20,15 +20,7 @@ def read(root: Path, folder: str, ending: str = ".png", **options: str) -> Datas
     shown = "" if options else ending
     rows = "".join(f"{number}{shown},c\n" for number in range(3))
     (root / "train.csv").write_text(f"{'image_id' if options else 'path'},label\n{rows}")
-    return open_dataset(str(root / "train.csv"), DatasetOptions(**options))
-
-
-def images_of(dataset: Dataset) -> list[bytes]:
-    found = []
-    for sample in dataset.read_shard(0):
-        with sample.open() as file:
-            found.append(file.read())
-    return found
+    return dataset_of(root / "train.csv", **options)
 
 
 @pytest.mark.parametrize("folder", ["train", "train_images", "images", "Images"])
@@ -37,7 +29,7 @@ def test_images_are_found_in_a_folder_called_as_the_table(tmp_path: Path, folder
 
     dataset = read(tmp_path, folder)
 
-    assert images_of(dataset) == [PNG] * 3
+    assert contents_of(dataset) == [PNG] * 3
     assert dataset.sample_ids == ["0.png", "1.png", "2.png"]
     assert dataset.warnings == (f"'train.csv' has its images below {folder!r}",)
 
@@ -46,7 +38,7 @@ def test_images_are_found_in_a_folder_called_as_the_table(tmp_path: Path, folder
 def test_the_ending_that_ids_of_images_lack_is_found(tmp_path: Path, ending: str) -> None:
     dataset = read(tmp_path, "train", ending, image_column="image_id")
 
-    assert images_of(dataset) == [PNG] * 3
+    assert contents_of(dataset) == [PNG] * 3
     expected = f"'train.csv' has its images below 'train' and with {ending!r} after their names"
     assert dataset.warnings == (expected,)
 
@@ -72,7 +64,7 @@ def test_images_are_found_in_the_only_folder_or_in_the_likely_ones_in_it(
 
     dataset = read(tmp_path, folder)
 
-    assert images_of(dataset) == [PNG] * 3
+    assert contents_of(dataset) == [PNG] * 3
     assert dataset.warnings == (f"'train.csv' has its images below {folder!r}",)
 
 
@@ -114,9 +106,9 @@ def test_columns_of_ids_are_those_of_images_where_there_is_no_other(
 ) -> None:
     (tmp_path / "other").mkdir()
 
-    dataset = open_dataset(str(write_ids(tmp_path, column, ["pictures"])), DatasetOptions())
+    dataset = dataset_of(write_ids(tmp_path, column, ["pictures"]))
 
-    assert images_of(dataset) == [PNG] * 60
+    assert contents_of(dataset) == [PNG] * 60
     assert dataset.sample_ids[:2] == ["000ab", "001ab"]
     assert "below 'pictures' and with '.png' after their names" in dataset.warnings[0]
 
@@ -127,18 +119,18 @@ def test_ids_of_numbers_keep_their_zeros(tmp_path: Path) -> None:
         (tmp_path / "images" / f"00{number}.png").write_bytes(PNG)
     (tmp_path / "train.csv").write_text("Image Index,label\n000,a\n001,b\n002,a\n")
 
-    dataset = open_dataset(str(tmp_path / "train.csv"), DatasetOptions())
+    dataset = dataset_of(tmp_path / "train.csv")
 
     assert dataset.sample_ids == ["000", "001", "002"]
-    assert images_of(dataset) == [PNG] * 3
+    assert contents_of(dataset) == [PNG] * 3
 
 
 def test_images_that_several_folders_share_are_found_in_each(tmp_path: Path) -> None:
     path = write_ids(tmp_path, "image_id", ["HAM_images_part_1", "HAM_images_part_2"], ".jpg")
 
-    dataset = open_dataset(str(path), DatasetOptions())
+    dataset = dataset_of(path)
 
-    assert images_of(dataset) == [PNG] * 60
+    assert contents_of(dataset) == [PNG] * 60
     assert "'HAM_images_part_1', 'HAM_images_part_2'" in dataset.warnings[0]
 
 
@@ -147,9 +139,9 @@ def test_the_folder_with_all_images_is_taken_and_not_the_first_with_some(tmp_pat
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "000ab.png").write_bytes(png_of((1, 2, 3), (8, 6)))
 
-    dataset = open_dataset(str(path), DatasetOptions())
+    dataset = dataset_of(path)
 
-    assert images_of(dataset) == [PNG] * 60
+    assert contents_of(dataset) == [PNG] * 60
     assert "below 'pictures'" in dataset.warnings[0]
 
 
@@ -159,7 +151,7 @@ def test_ids_without_an_image_are_refused_with_what_was_tried(tmp_path: Path) ->
         image.unlink()
 
     with pytest.raises(DatasetError, match="'000ab' was looked for as '000ab', 'pictures/000ab'"):
-        open_dataset(str(path), DatasetOptions())
+        dataset_of(path)
 
 
 def test_names_without_an_ending_that_are_not_found_are_told_with_what_was_tried(
@@ -167,7 +159,7 @@ def test_names_without_an_ending_that_are_not_found_are_told_with_what_was_tried
 ) -> None:
     path = write_ids(tmp_path, "file", ["pictures"], ".jpg2")
 
-    dataset = open_dataset(str(path), DatasetOptions())
+    dataset = dataset_of(path)
 
     (note,) = dataset.warnings
     assert note.startswith("'metadata.csv' has images that are not found: '000ab' was looked for")

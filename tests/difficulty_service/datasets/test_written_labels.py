@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.sample import Dataset
+from tests.dataset_files import dataset_of
 
 LOOK_LIKE_OTHERS = [
     ["007", "7", "07"],
@@ -22,10 +22,6 @@ LOOK_LIKE_OTHERS = [
     ["0x10", "16", "1_6"],
     ["NaN", "NA", "null"],
 ]
-
-
-def _open(path: Path, **options: Any) -> Dataset:  # noqa: ANN401
-    return open_dataset(str(path), DatasetOptions(**options))
 
 
 def _labels(dataset: Dataset) -> list[str]:
@@ -51,24 +47,27 @@ def test_labels_of_text_are_classes_as_they_are_written(
     else:
         _write_text(path, labels)
 
-    assert _labels(_open(path)) == labels
+    assert _labels(dataset_of(path)) == labels
 
 
 @pytest.mark.parametrize("column", ["label", "Class", "noisy_label", "y"])
 def test_columns_that_are_found_as_labels_are_read_as_text(tmp_path: Path, column: str) -> None:
-    assert _labels(_open(_write_text(tmp_path / "t.csv", ["007", "7"], column))) == ["007", "7"]
+    assert _labels(dataset_of(_write_text(tmp_path / "t.csv", ["007", "7"], column))) == [
+        "007",
+        "7",
+    ]
 
 
 def test_a_chosen_column_is_read_as_text_with_its_names(tmp_path: Path) -> None:
     path = _write_text(tmp_path / "t.csv", ["007", "7"], "kind of thing")
 
-    assert _labels(_open(path, label_column="kind of thing")) == ["007", "7"]
+    assert _labels(dataset_of(path, label_column="kind of thing")) == ["007", "7"]
 
 
 def test_numbers_in_a_table_of_text_are_integers_whose_missing_ones_are_listed(
     tmp_path: Path,
 ) -> None:
-    dataset = _open(_write_text(tmp_path / "t.csv", ["10.0", "", "9.0", "-1.0"]))
+    dataset = dataset_of(_write_text(tmp_path / "t.csv", ["10.0", "", "9.0", "-1.0"]))
 
     assert dataset.class_names == ("9", "10")
     assert [name for name, _ in dataset.skipped] == ["1.png", "3.png"]
@@ -77,13 +76,13 @@ def test_numbers_in_a_table_of_text_are_integers_whose_missing_ones_are_listed(
 def test_names_of_numbers_are_read_as_text(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("path,label,label_name\na.png,0,1E2\nb.png,1,007\n")
 
-    assert _labels(_open(tmp_path / "t.csv")) == ["1E2", "007"]
+    assert _labels(dataset_of(tmp_path / "t.csv")) == ["1E2", "007"]
 
 
 def test_blanks_after_commas_belong_to_no_name(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("path, label, split\na.png, cat, train\nb.png, dog, train\n")
 
-    dataset = _open(tmp_path / "t.csv", split="train", label_column="label")
+    dataset = dataset_of(tmp_path / "t.csv", split="train", label_column="label")
 
     assert dataset.class_names == ("cat", "dog")
     assert dataset.sample_ids == ["a.png", "b.png"]
@@ -92,14 +91,14 @@ def test_blanks_after_commas_belong_to_no_name(tmp_path: Path) -> None:
 def test_columns_in_another_encoding_are_read_as_text(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes("path,größe\na.png,007\nb.png,7\nö.png,7\n".encode("cp1252"))
 
-    assert _labels(_open(tmp_path / "t.csv", label_column="größe")) == ["007", "7", "7"]
+    assert _labels(dataset_of(tmp_path / "t.csv", label_column="größe")) == ["007", "7", "7"]
 
 
 def test_times_inside_of_json_stay_text(tmp_path: Path) -> None:
     row = {"path": "a.png", "label": "2024-01-05", "x": [{"at": "2024-01-05"}], "n": 1}
     (tmp_path / "t.jsonl").write_text(json.dumps(row) + "\n")
 
-    assert _labels(_open(tmp_path / "t.jsonl", id_column="label")) == ["2024-01-05"]
+    assert _labels(dataset_of(tmp_path / "t.jsonl", id_column="label")) == ["2024-01-05"]
 
 
 def _declare(
@@ -125,7 +124,7 @@ def test_files_that_number_their_classes_otherwise_are_matched_by_name(
     _declare(tmp_path / "a.parquet", as_cells([0, 1, 0]), ["cat", "dog"], feature)
     _declare(tmp_path / "b.parquet", as_cells([0, 1, 2, -1]), ["dog", "cow", "cat"], feature)
 
-    dataset = _open(tmp_path)
+    dataset = dataset_of(tmp_path)
 
     assert _labels(dataset) == ["cat", "dog", "cat", "dog", "cow", "cat"]
     assert [name for name, _ in dataset.skipped] == ["b3.png"]
@@ -135,7 +134,7 @@ def test_two_classes_of_one_name_stay_two_in_files_of_another_order(tmp_path: Pa
     _declare(tmp_path / "a.parquet", [0, 1, 2], ["crane", "cat", "crane"])
     _declare(tmp_path / "b.parquet", [0, 1, 2], ["cat", "crane", "crane"])
 
-    assert _open(tmp_path).labels.tolist() == [0, 1, 2, 1, 0, 2]
+    assert dataset_of(tmp_path).labels.tolist() == [0, 1, 2, 1, 0, 2]
 
 
 @pytest.mark.parametrize(
@@ -152,10 +151,10 @@ def test_files_whose_classes_cannot_be_matched_are_refused(
     _declare(tmp_path / "b.parquet", labels, names)
 
     with pytest.raises(DatasetError, match=message):
-        _open(tmp_path)
+        dataset_of(tmp_path)
 
 
 def test_declared_names_of_lists_are_those_of_their_classes(tmp_path: Path) -> None:
     _declare(tmp_path / "a.parquet", [[1], [0], []], ["dog", "cat"], "list")
 
-    assert _labels(_open(tmp_path / "a.parquet")) == ["cat", "dog"]
+    assert _labels(dataset_of(tmp_path / "a.parquet")) == ["cat", "dog"]

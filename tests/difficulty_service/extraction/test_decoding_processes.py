@@ -24,7 +24,6 @@ from PIL import Image
 from api.jobs.failures import describe_failure
 from difficulty_service.backbones.backbone import Preprocessing, TextPreprocessing
 from difficulty_service.base.errors import DifficultyError
-from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.memory import ImagesInMemory, open_memory
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, Sample
 from difficulty_service.extraction import decoding_processes, memory
@@ -39,6 +38,7 @@ from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.images import nvjpeg
+from tests.dataset_files import dataset_of
 
 HOW = Preparation(
     Preprocessing(size=32, resize=32, interpolation="bicubic", mean=(0.5,) * 3, std=(0.5,) * 3),
@@ -87,7 +87,7 @@ def require_same(theirs: list[Batch], ours: list[Batch]) -> None:
 
 
 def test_processes_give_the_batches_of_threads_in_their_order(photos: Path) -> None:
-    groups = groups_of(open_dataset(str(photos), DatasetOptions()))
+    groups = groups_of(dataset_of(photos))
 
     batches = list(prepared_apart(iter(groups), HOW, 2, None))
 
@@ -98,7 +98,7 @@ def test_processes_give_the_batches_of_threads_in_their_order(photos: Path) -> N
 def test_the_seconds_of_all_processes_are_on_the_clock(photos: Path) -> None:
     clock = StageClock()
 
-    list(prepared_apart(groups_of(open_dataset(str(photos), DatasetOptions())), HOW, 2, clock))
+    list(prepared_apart(groups_of(dataset_of(photos)), HOW, 2, clock))
 
     busy = {stage.name: stage.busy for stage in clock.stages()}
     assert busy["read"] > 0
@@ -111,7 +111,7 @@ def children() -> set[int]:
 
 
 def test_closing_ends_the_processes(photos: Path) -> None:
-    groups = groups_of(open_dataset(str(photos), DatasetOptions()), size=1)
+    groups = groups_of(dataset_of(photos), size=1)
     before = children()
 
     with closing(prepared_apart(groups, HOW, 2, None)) as batches:
@@ -125,7 +125,7 @@ def test_closing_ends_the_processes(photos: Path) -> None:
 
 @pytest.mark.slow
 def test_kept_processes_prepare_one_shard_after_another(photos: Path) -> None:
-    groups = groups_of(open_dataset(str(photos), DatasetOptions()))
+    groups = groups_of(dataset_of(photos))
     kept, before, used = KeptProcesses(1000), children(), []
 
     for some in (groups[:3], groups[3:], groups):
@@ -142,7 +142,7 @@ def test_kept_processes_prepare_one_shard_after_another(photos: Path) -> None:
 
 
 def test_a_process_that_was_killed_is_an_error_that_says_what_to_do(photos: Path) -> None:
-    groups = groups_of(open_dataset(str(photos), DatasetOptions()), size=1)
+    groups = groups_of(dataset_of(photos), size=1)
     before = children()
 
     def kill_one() -> Iterator[Group]:
@@ -164,7 +164,7 @@ def test_a_watch_knows_what_processes_are_reading_and_an_error_names_it(
     pipe = tmp_path / "stuck.jpg"
     os.mkfifo(pipe)  # whoever opens it waits
     stuck = Sample("cat/stuck.jpg", 0, partial(open, pipe, "rb"))
-    groups = groups_of(open_dataset(str(photos), DatasetOptions()), size=1)
+    groups = groups_of(dataset_of(photos), size=1)
     watch, before = ImageWatch(), children()
     began = watch.last_step
     how = replace(HOW, watch=watch)
@@ -200,7 +200,7 @@ def test_a_script_without_a_main_guard_is_not_run_again(photos: Path, tmp_path: 
         "print(len(list(prepared_apart(groups, how, 2, None))), 'batches', flush=True)\n"
     )
     given = tmp_path / "given"
-    given.write_bytes(pickle.dumps((groups_of(open_dataset(str(photos), DatasetOptions())), HOW)))
+    given.write_bytes(pickle.dumps((groups_of(dataset_of(photos)), HOW)))
 
     done = subprocess.run(  # noqa: S603 - our own script
         [sys.executable, str(script), str(given)], capture_output=True, text=True, check=False
@@ -212,7 +212,7 @@ def test_a_script_without_a_main_guard_is_not_run_again(photos: Path, tmp_path: 
 def test_images_that_a_program_holds_are_left_to_threads(photos: Path) -> None:
     in_memory = ImagesInMemory(lambda _: b"", ["one"], np.zeros(1, np.int32), ("",))
 
-    assert can_be_sent(groups_of(open_dataset(str(photos), DatasetOptions()))[0])
+    assert can_be_sent(groups_of(dataset_of(photos))[0])
     assert not can_be_sent(groups_of(open_memory(in_memory, "memory", DatasetOptions()))[0])
 
 

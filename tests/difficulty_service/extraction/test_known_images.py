@@ -12,7 +12,6 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from difficulty_service.backbones.backbone import Preprocessing
 from difficulty_service.base.errors import ImageError
 from difficulty_service.datasets.sample import Dataset, FileOpener, ImageOpener
 from difficulty_service.extraction.part_writer import PartWriter
@@ -23,31 +22,9 @@ from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import map_part, read_appearance, write_batch
 from difficulty_service.features.previous import open_previous, prepare_store
 from difficulty_service.images.appearance import NUMBERS, from_struct, measure, sample_pixels
-from tests.factories import png_of
+from tests.average_pixel import SIZE, AveragePixel, make_dataset, png
 
-SIZE = 8
-DESCRIPTION = {"num_shards": 1, "shard_size": 99, "augment_runs": 0, "class_names": ["a", "b"]}
-
-
-class AveragePixel:
-    """A backbone whose features are the mean of each channel, before normalisation."""
-
-    name = "average"
-    feature_dim = 3
-    weights_sha256 = "none"
-    one_core = False
-
-    def __init__(self, size: int = SIZE) -> None:
-        self.preprocessing = Preprocessing(size, size, "bilinear", (0.0,) * 3, (1.0,) * 3)
-        self.encoded = 0
-
-    def encode(self, images: Tensor) -> Tensor:
-        self.encoded += len(images)
-        return images.mean(dim=(2, 3)) * 255
-
-
-def png(level: int) -> bytes:
-    return png_of((level, level, 0), (SIZE, SIZE))
+DESCRIPTION = {"num_shards": 1, "shard_size": 100, "augment_runs": 0, "class_names": ["a", "b"]}
 
 
 def opener(data: bytes) -> Callable[[], BinaryIO]:
@@ -56,18 +33,6 @@ def opener(data: bytes) -> Callable[[], BinaryIO]:
 
 def unreachable() -> BinaryIO:
     raise AssertionError("a file that has not changed is read")
-
-
-def make_dataset(openers: list[ImageOpener], fingerprint: str = "before") -> Dataset:
-    return Dataset(
-        location="memory",
-        class_names=("a", "b"),
-        sample_ids=[f"{fingerprint} {index}" for index in range(len(openers))],
-        labels=np.arange(len(openers), dtype=np.int32) % 2,
-        fingerprint=fingerprint,
-        shard_size=99,
-        open_images=lambda positions: iter([openers[position] for position in positions]),
-    )
 
 
 def extract_into(folder: Path, dataset: Dataset, backbone: AveragePixel) -> Tensor:
@@ -95,9 +60,9 @@ def test_files_that_have_not_changed_are_not_even_read(tmp_path: Path, size: int
     after: list[ImageOpener] = [FileOpener(str(file), unreachable) for file in files]
     after[3] = FileOpener(str(files[3]), partial_open(files[3]))
     files[3].write_bytes(png(200) + b"longer")
-    again = extract_into(tmp_path / "store", make_dataset(after, "after"), backbone)
+    again = extract_into(tmp_path / "store", make_dataset(after, fingerprint="after"), backbone)
 
-    assert backbone.encoded == 1
+    assert sum(backbone.batch_sizes) == 1
     assert again[3, 0] == pytest.approx(200, abs=1e-3)
     rows = [row for row in range(10) if row != 3]
     assert torch.equal(again[rows], features[rows])
@@ -112,10 +77,10 @@ def test_images_in_a_table_are_recognised_by_their_bytes(tmp_path: Path) -> None
     extract_into(tmp_path, make_dataset([opener(png(level)) for level in range(10)]), backbone)
 
     levels = [4, 9, 9, 77, 0]
-    after = make_dataset([opener(png(level)) for level in levels], "after")
+    after = make_dataset([opener(png(level)) for level in levels], fingerprint="after")
     features = extract_into(tmp_path, after, backbone)
 
-    assert backbone.encoded == 11
+    assert sum(backbone.batch_sizes) == 11
     torch.testing.assert_close(features[:, 0], torch.tensor(levels, dtype=torch.float32))
 
 
@@ -124,7 +89,7 @@ def test_an_image_that_cannot_be_read_any_more_is_bad(tmp_path: Path) -> None:
         raise ImageError("no such file")
 
     extract_into(tmp_path, make_dataset([opener(png(1)), opener(png(2))]), AveragePixel())
-    after = make_dataset([opener(png(2)), refuse], "after")
+    after = make_dataset([opener(png(2)), refuse], fingerprint="after")
 
     features = extract_into(tmp_path, after, AveragePixel())
 
@@ -141,7 +106,11 @@ def test_how_images_look_is_kept_with_their_features_and_reused(tmp_path: Path) 
     extract_into(tmp_path, make_dataset([opener(data) for data in images]), AveragePixel())
 
     moved = [images[2], png(40), images[1], images[0]]
-    extract_into(tmp_path, make_dataset([opener(data) for data in moved], "after"), AveragePixel())
+    extract_into(
+        tmp_path,
+        make_dataset([opener(data) for data in moved], fingerprint="after"),
+        AveragePixel(),
+    )
 
     numbers = from_struct(read_appearance(tmp_path / "part-00000.arrow"))
     pixels = [np.array(Image.open(io.BytesIO(data))) for data in moved]
@@ -160,7 +129,11 @@ def test_features_of_a_version_without_such_numbers_are_reused_without_them(
     write_batch(file, batch.drop_columns(["appearance"]))
 
     added = [images[1], png(90), images[0]]
-    extract_into(tmp_path, make_dataset([opener(data) for data in added], "after"), AveragePixel())
+    extract_into(
+        tmp_path,
+        make_dataset([opener(data) for data in added], fingerprint="after"),
+        AveragePixel(),
+    )
 
     numbers = from_struct(read_appearance(file))
     assert np.isnan(numbers).all(axis=1).tolist() == [True, False, True]

@@ -27,13 +27,12 @@ from difficulty_service.backbones.exported_graph import (
     settle_graph,
 )
 from difficulty_service.backbones.frozen_network import FrozenNetwork, freeze, runtime_of
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction import policy
 from difficulty_service.extraction.engines.shard_extractor import ShardExtractor
 from difficulty_service.extraction.policy import compare_precisions, settle_runtime
 from difficulty_service.extraction.task import ExtractionTask
 from difficulty_service.features.description import read_description
+from tests.dataset_files import dataset_of
 from tests.factories import write_image_folder
 
 NAME, SIZE = "timm:test_resnet", 64
@@ -121,7 +120,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def task_of(photos: Path, options: BackboneOptions) -> ExtractionTask:
-    return ExtractionTask(open_dataset(str(photos), DatasetOptions()), NAME, options)
+    return ExtractionTask(dataset_of(photos), NAME, options)
 
 
 @pytest.mark.parametrize("flip", [False, True])

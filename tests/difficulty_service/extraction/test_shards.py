@@ -1,7 +1,6 @@
 """One shard through a real backbone: order, bad images, batches and augmentation."""
 
 import io
-from dataclasses import replace
 from functools import partial
 from typing import BinaryIO
 
@@ -11,7 +10,6 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from difficulty_service.backbones.backbone import Preprocessing
 from difficulty_service.base.errors import BackboneError, ImageError
 from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.extraction import schedules
@@ -23,32 +21,10 @@ from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.features.errors_file import BadImage
 from difficulty_service.features.part import Part
-from tests.factories import png_of
+from tests.average_pixel import SIZE, AveragePixel, make_dataset, png
 
-SIZE = 8
-
-
-class AveragePixel:
-    """A backbone whose features are the mean of each channel, before normalisation."""
-
-    name = "average"
-    feature_dim = 3
-    preprocessing = Preprocessing(SIZE, SIZE, "bilinear", (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
-    weights_sha256 = "none"
-    one_core = False
-
-    def __init__(self) -> None:
-        self.batch_sizes: list[int] = []
-
-    def encode(self, images: Tensor) -> Tensor:
-        self.batch_sizes.append(len(images))
-        return images.mean(dim=(2, 3)) * 255
-
-
-class LargeAveragePixel(AveragePixel):
-    """The same for images so large that network and decoders take turns."""
-
-    preprocessing = replace(AveragePixel.preprocessing, size=SMALL_SIZE + 8, resize=SMALL_SIZE + 8)
+LARGE = SMALL_SIZE + 8
+"""Images so large that network and decoders take turns."""
 
 
 class SmallDevice(AveragePixel):
@@ -65,10 +41,6 @@ class SmallDevice(AveragePixel):
         return features
 
 
-def png(level: int) -> bytes:
-    return png_of((level, level, 0), (SIZE, SIZE))
-
-
 def gradient() -> bytes:
     file = io.BytesIO()
     ramp = np.linspace(0, 255, 32, dtype=np.uint8)
@@ -78,18 +50,6 @@ def gradient() -> bytes:
 
 def refuse() -> BinaryIO:
     raise ImageError("not a regular file")
-
-
-def make_dataset(openers: list[ImageOpener], shard_size: int = 100) -> Dataset:
-    return Dataset(
-        location="memory",
-        class_names=("a", "b"),
-        sample_ids=[f"image {index}" for index in range(len(openers))],
-        labels=np.arange(len(openers), dtype=np.int32) % 2,
-        fingerprint="0",
-        shard_size=shard_size,
-        open_images=lambda positions: iter([openers[position] for position in positions]),
-    )
 
 
 def levels(count: int) -> list[ImageOpener]:
@@ -223,22 +183,22 @@ def test_augmentation_depends_on_the_seed_alone() -> None:
     assert not torch.equal(first, other)
 
 
-@pytest.mark.parametrize("backbone", [AveragePixel, LargeAveragePixel])
+@pytest.mark.parametrize("size", [SIZE, LARGE])
 @pytest.mark.parametrize("images_per_turn", [1, 25, 10_000])
 def test_many_threads_give_the_shards_of_one_thread_in_order(
-    backbone: type[AveragePixel], images_per_turn: int, monkeypatch: pytest.MonkeyPatch
+    size: int, images_per_turn: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schedules, "IMAGES_PER_TURN", images_per_turn)
     dataset = make_dataset([*levels(45), refuse, *levels(44)], shard_size=20)
     shards = range(dataset.num_shards)
     one = [
-        extract_shard(dataset, shard, backbone(), ExtractOptions(workers=1, batch_size=7))
+        extract_shard(dataset, shard, AveragePixel(size), ExtractOptions(workers=1, batch_size=7))
         for shard in shards
     ]
 
     options = ExtractOptions(workers=8, batch_size=7)
-    task = ExtractionTask(dataset, backbone.name, options=options)
-    many = list(extract_shards(task, backbone(), shards))
+    task = ExtractionTask(dataset, AveragePixel.name, options=options)
+    many = list(extract_shards(task, AveragePixel(size), shards))
 
     assert [shard for shard, _ in many] == list(shards)
     for (_, extracted), (expected, expected_bad) in zip(many, one, strict=True):
@@ -247,13 +207,13 @@ def test_many_threads_give_the_shards_of_one_thread_in_order(
         assert extracted.bad_images == expected_bad
 
 
-@pytest.mark.parametrize("backbone", [AveragePixel, LargeAveragePixel])
-def test_a_clock_changes_no_feature_and_sees_every_stage(backbone: type[AveragePixel]) -> None:
+@pytest.mark.parametrize("size", [SIZE, LARGE])
+def test_a_clock_changes_no_feature_and_sees_every_stage(size: int) -> None:
     dataset, clock = make_dataset(levels(30)), StageClock()
-    expected, _ = extract_shard(dataset, 0, backbone(), ExtractOptions())
+    expected, _ = extract_shard(dataset, 0, AveragePixel(size), ExtractOptions())
 
-    task = ExtractionTask(dataset, backbone.name)
-    ((_, extracted),) = extract_shards(task, backbone(), [0], clock=clock)
+    task = ExtractionTask(dataset, AveragePixel.name)
+    ((_, extracted),) = extract_shards(task, AveragePixel(size), [0], clock=clock)
 
     assert torch.equal(extracted.part.features, expected.features)
     assert [stage.name for stage in clock.stages()] == [READ, DECODE, FORWARD]

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from PIL import Image, TiffImagePlugin
 
 from difficulty_service.base.errors import ImageError
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.pixel_look import LOOKED_AT, look_at_pixels
 from difficulty_service.images.header import DEFAULT_MAX_PIXELS, decode_to_pil, open_header
 from difficulty_service.images.pixel_range import PixelRange
 from difficulty_service.images.pixels import Pixels
+from tests.dataset_files import dataset_of
 
 WIDE = np.array([[0, 100, 175, 250, 4000]], np.uint16)
 GREY = [0, 0, 128, 255, 255]
@@ -122,7 +121,7 @@ def look(folder: Path, make: Make, number: int = 100) -> PixelRange | None:
     for each in range(number):
         values = make(each)
         Image.fromarray(values).save(folder / "a" / f"{each:03}.tif")
-    dataset = open_dataset(str(folder), DatasetOptions())
+    dataset = dataset_of(folder)
     return look_at_pixels(dataset, DEFAULT_MAX_PIXELS).range
 
 

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from difficulty_service.base.errors import ImageError
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.pixel_look import look_at_pixels
 from difficulty_service.images.header import DEFAULT_MAX_PIXELS, decode_to_pil, open_header
 from difficulty_service.images.pixel_range import PixelRange
 from difficulty_service.images.pixels import Pixels
 from difficulty_service.images.png import read_values
+from tests.dataset_files import dataset_of
 
 RANGE = PixelRange(100, 1000)
 COLOUR_TYPES = {2: 4, 3: 2, 4: 6}
@@ -69,7 +68,7 @@ def test_a_look_finds_the_range_of_dim_colours(tmp_path: Path) -> None:
         (tmp_path / "dim").mkdir(exist_ok=True)
         (tmp_path / "dim" / f"{number}.png").write_bytes(png(100 + VALUES[..., :3] % 900))
 
-    look = look_at_pixels(open_dataset(str(tmp_path), DatasetOptions()), DEFAULT_MAX_PIXELS)
+    look = look_at_pixels(dataset_of(tmp_path), DEFAULT_MAX_PIXELS)
 
     assert look.range is not None
     assert look.num_images == 20

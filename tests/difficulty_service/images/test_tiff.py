@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from difficulty_service.base.errors import DatasetError, ImageError
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.pixel_look import look_at_pixels
 from difficulty_service.images.header import DEFAULT_MAX_PIXELS, decode_to_pil, open_header
 from difficulty_service.images.pixel_range import PixelRange
 from difficulty_service.images.pixels import Pixels, known_page, parse_bands
 from difficulty_service.images.tiff import pages_of, read_values
+from tests.dataset_files import dataset_of
 from tests.tiff_files import tiff
 
 ROWS, COLUMNS = 20, 24
@@ -168,7 +167,7 @@ def notes(folder: Path, data: bytes, pixels: Pixels | None = None) -> list[str]:
     (folder / "a").mkdir(parents=True)
     for number in range(3):
         (folder / "a" / f"{number}.tif").write_bytes(data)
-    dataset = open_dataset(str(folder), DatasetOptions())
+    dataset = dataset_of(folder)
     return [*look_at_pixels(dataset, DEFAULT_MAX_PIXELS, pixels or Pixels()).notes]
 
 
@@ -198,7 +197,7 @@ def test_the_range_of_several_bands_is_that_of_the_chosen_ones(tmp_path: Path) -
     (tmp_path / "a").mkdir()
     for number in range(3):
         (tmp_path / "a" / f"{number}.tif").write_bytes(tiff([values]))
-    dataset = open_dataset(str(tmp_path), DatasetOptions())
+    dataset = dataset_of(tmp_path)
 
     found = look_at_pixels(dataset, DEFAULT_MAX_PIXELS, Pixels(bands=(3, 2, 1)))
 
@@ -213,7 +212,7 @@ def test_files_of_other_fields_are_refused_with_what_to_do(tmp_path: Path, name:
 
     for location in (tmp_path, tmp_path / "scans", tmp_path / "scans" / name):
         with pytest.raises(DatasetError, match="which is not read; write its values as PNG"):
-            open_dataset(str(location), DatasetOptions())
+            dataset_of(location)
 
 
 @pytest.mark.parametrize("head", [bytes(128) + b"DICM", b"\0\0\0\x0cjP  \r\n\x87\n" + bytes(90)])

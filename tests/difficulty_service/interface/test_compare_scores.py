@@ -2,22 +2,13 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 import difficulty_service as ds
 from difficulty_service.interface.scores import Scores
 
 pytestmark = pytest.mark.analysis("audit")
-
-
-@pytest.fixture
-def noisy(features: NDArray[np.float32], labels: NDArray[np.int64]) -> Scores:
-    """Scores of the same samples by other features."""
-    noise = 0.5 * np.random.default_rng(1).standard_normal(features.shape)
-    return ds.score(features + noise, labels)
 
 
 def test_scores_in_memory_and_in_files_are_compared_alike(

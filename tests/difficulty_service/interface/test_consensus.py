@@ -12,13 +12,6 @@ from difficulty_service.interface.scores import Scores
 pytestmark = pytest.mark.analysis("consensus")
 
 
-@pytest.fixture
-def noisy(features: NDArray[np.float32], labels: NDArray[np.int64]) -> Scores:
-    """Scores of the same samples by other features."""
-    noise = 0.5 * np.random.default_rng(1).standard_normal(features.shape)
-    return ds.score(features + noise, labels)
-
-
 def test_scores_in_memory_and_in_files_have_the_same_consensus(
     scores: Scores, noisy: Scores, tmp_path: Path
 ) -> None:

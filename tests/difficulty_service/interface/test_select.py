@@ -14,15 +14,6 @@ from tests.factories import store_of
 pytestmark = pytest.mark.analysis("selection")
 
 
-@pytest.fixture
-def arrays() -> tuple[np.ndarray, np.ndarray]:
-    """Features of 100 samples and their labels, of three classes."""
-    generator = np.random.default_rng(0)
-    labels = np.arange(100) % 3
-    features = generator.standard_normal((100, 8)) + 4 * np.eye(3, 8)[labels]
-    return features, np.array(["cat", "dog", "owl"])[labels]
-
-
 def test_arrays_are_chosen_from_by_their_ids(arrays: tuple[np.ndarray, np.ndarray]) -> None:
     features, labels = arrays
     ids = [f"t{row}" for row in range(100)]

@@ -21,8 +21,6 @@ from difficulty_service.base.errors import (
     DatasetError,
     ScoreFileError,
 )
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.features.store import open_store
 from difficulty_service.interface.score import score_dataset
 from difficulty_service.interface.scores import Scores
@@ -30,6 +28,7 @@ from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.score_columns import OF_CLASSES
 from difficulty_service.scoring.made_labels import find_clusters, suitable_clusters
 from difficulty_service.scoring.words import PROMPT
+from tests.dataset_files import dataset_of
 from tests.small_clip import BACKBONE, known_to_open_clip, write_weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -99,7 +98,7 @@ def test_an_archive_of_images_has_no_labels_either(
     shutil.copytree(folder, images, ignore=shutil.ignore_patterns("*.txt"))
     archive = shutil.make_archive(str(tmp_path / "photos"), packed, images)
 
-    dataset = open_dataset(archive, DatasetOptions())
+    dataset = dataset_of(archive)
 
     assert dataset.class_names == ("unlabelled",)
     assert len(dataset.labels) == 2 * EACH + 2
@@ -108,7 +107,7 @@ def test_an_archive_of_images_has_no_labels_either(
 def test_labels_are_ignored_where_a_person_says_so(folder: Path) -> None:
     classes = folder.parent / "classes"
 
-    below = open_dataset(str(classes), DatasetOptions(unlabelled=True))
+    below = dataset_of(classes, unlabelled=True)
     pixels = np.random.default_rng(0).integers(0, 256, (8, 8, 8, 3), dtype=np.uint8)
     held = score_dataset(list(pixels), unlabelled=True, **OPTIONS)
     pairs = score_dataset(list(zip(pixels, "abababab", strict=True)), unlabelled=True, **OPTIONS)
@@ -127,15 +126,15 @@ def test_a_table_without_labels_is_read_where_a_person_says_so(
     pyarrow.csv.write_csv(pa.table({"path": paths, "camera": ["A"] * len(paths)}), table)
 
     with pytest.raises(DatasetError, match="score without labels by unlabelled=True"):
-        open_dataset(str(table), DatasetOptions())
+        dataset_of(table)
     with pytest.raises(DatasetError, match="leave out label_column"):
-        open_dataset(str(table), DatasetOptions(unlabelled=True, label_column="camera"))
-    dataset = open_dataset(str(table), DatasetOptions(unlabelled=True))
+        dataset_of(table, unlabelled=True, label_column="camera")
+    dataset = dataset_of(table, unlabelled=True)
     parquet = tmp_path / "table.parquet"
     pa.parquet.write_table(pyarrow.csv.read_csv(table), parquet)
 
     assert list(dataset.sample_ids) == paths
-    assert len(open_dataset(str(parquet), DatasetOptions(unlabelled=True)).labels) == len(paths)
+    assert len(dataset_of(parquet, unlabelled=True).labels) == len(paths)
 
 
 @pytest.mark.slow

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import DatasetOptions, ImageOpener
+from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.pages.stored_images import match_images
 from difficulty_service.scores.provenance import Provenance
+from tests.dataset_files import dataset_of
 
 
 def test_only_shards_with_one_of_the_samples_are_opened(photos: Path) -> None:
-    dataset = open_dataset(str(photos), DatasetOptions(shard_size=2))
+    dataset = dataset_of(photos, shard_size=2)
     opened: list[range] = []
 
     def open_images(positions: range) -> Iterator[ImageOpener]:

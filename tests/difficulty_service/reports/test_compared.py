@@ -1,6 +1,5 @@
 """Another column from the easiest samples to the hardest."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,19 +9,16 @@ import pytest
 from scipy.stats import spearmanr
 
 from difficulty_service.base.errors import ReportError
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.reports.compared import bar_heights, compare
 from difficulty_service.reports.joined_tables import read_dataset_columns
-from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.samples import ScoredSamples, to_samples
-
-MakeScores = Callable[..., ScoreFile]
+from tests.dataset_files import dataset_of
+from tests.score_files import random_scores
 
 
 @pytest.fixture
-def samples(make_scores: MakeScores) -> ScoredSamples:
-    return to_samples(make_scores(400, 4))
+def samples() -> ScoredSamples:
+    return to_samples(random_scores(400, 4))
 
 
 def column(samples: ScoredSamples, values: object) -> pa.Table:
@@ -95,7 +91,7 @@ def test_a_column_of_the_dataset_is_joined_by_the_ids_or_by_the_order(tmp_path: 
         {"key": ["a", "b"], "image": ["1.png", "2.png"], "label": ["x", "y"], "age": [3, 4]}
     )
     pq.write_table(table, tmp_path / "table.parquet")
-    dataset = open_dataset(str(tmp_path / "table.parquet"), DatasetOptions())
+    dataset = dataset_of(tmp_path / "table.parquet")
 
     by_order = read_dataset_columns(dataset, ["age"], None, "compare").to_pydict()
     by_id = read_dataset_columns(dataset, ["age"], "key", "compare").to_pydict()
@@ -111,7 +107,7 @@ def test_rows_that_are_no_samples_need_a_column_of_ids(tmp_path: Path) -> None:
         {"image": ["1.png", "2.png", "3.png"], "label": ["x", None, "y"], "age": [3, 4, 5]}
     )
     pq.write_table(table, tmp_path / "table.parquet")
-    dataset = open_dataset(str(tmp_path / "table.parquet"), DatasetOptions())
+    dataset = dataset_of(tmp_path / "table.parquet")
 
     with pytest.raises(ReportError, match=r"3 rows of .* are 2 samples"):
         read_dataset_columns(dataset, ["age"], None, "compare")

@@ -3,7 +3,6 @@
 import html
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,10 @@ from difficulty_service.base.checksums import write_json
 from difficulty_service.reports.assemble import ReportOptions, make_report
 from difficulty_service.scores.explanation import Explanation, Finding, GroupFindings, scored_by
 from difficulty_service.scores.file import ScoreFile
+from tests.score_files import random_scores
 
 pytestmark = pytest.mark.analysis("audit")
 
-MakeScores = Callable[..., ScoreFile]
 
 PHRASES = ["a blurry photo", "<b>snow</b> & ice", "a cage"]
 SAMPLES = 600
@@ -55,10 +54,8 @@ def words_of(
     return text, " ".join(notes)
 
 
-def test_a_phrase_that_stands_out_is_shown_with_its_effect_and_interval(
-    tmp_path: Path, make_scores: MakeScores
-) -> None:
-    scores = make_scores(SAMPLES)
+def test_a_phrase_that_stands_out_is_shown_with_its_effect_and_interval(tmp_path: Path) -> None:
+    scores = random_scores(SAMPLES)
     explanation = explanation_of(scores, planted=1)
 
     text, warnings = words_of(scores, tmp_path, explanation)
@@ -73,8 +70,8 @@ def test_a_phrase_that_stands_out_is_shown_with_its_effect_and_interval(
     assert warnings == ""
 
 
-def test_where_nothing_stands_out_the_page_says_so(tmp_path: Path, make_scores: MakeScores) -> None:
-    scores = make_scores(SAMPLES)
+def test_where_nothing_stands_out_the_page_says_so(tmp_path: Path) -> None:
+    scores = random_scores(SAMPLES)
 
     text, warnings = words_of(scores, tmp_path, explanation_of(scores, planted=None))
 
@@ -83,15 +80,13 @@ def test_where_nothing_stands_out_the_page_says_so(tmp_path: Path, make_scores: 
     assert warnings == ""
 
 
-def test_classes_and_phrases_beyond_the_limits_are_counted(
-    tmp_path: Path, make_scores: MakeScores
-) -> None:
+def test_classes_and_phrases_beyond_the_limits_are_counted(tmp_path: Path) -> None:
     findings = [Finding(f"phrase {row}", 0.03, 0.02, 0.04, 1 - row / 10, 0.01) for row in range(7)]
     classes = [GroupFindings(f"class {row}", 20, 100, findings[row % 2 :]) for row in range(25)]
     silent = GroupFindings("quiet", 20, 100, [])
     groups = [GroupFindings(None, 520, 2600, []), *classes, silent]
 
-    text, _ = words_of(make_scores(60), tmp_path, Explanation(9, 243, groups, 1))
+    text, _ = words_of(random_scores(60), tmp_path, Explanation(9, 243, groups, 1))
 
     assert text.count("of 7 phrases") == 13
     assert text.count("of 6 phrases") == 7
@@ -102,10 +97,8 @@ def test_classes_and_phrases_beyond_the_limits_are_counted(
     assert "1 class has fewer than 100 images and is examined together" in text
 
 
-def test_without_an_explanation_there_is_no_section(
-    tmp_path: Path, make_scores: MakeScores
-) -> None:
-    assert words_of(make_scores(60), tmp_path, None) == ("", "")
+def test_without_an_explanation_there_is_no_section(tmp_path: Path) -> None:
+    assert words_of(random_scores(60), tmp_path, None) == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -123,9 +116,9 @@ def test_without_an_explanation_there_is_no_section(
     ],
 )
 def test_an_explanation_of_other_data_or_another_kind_is_left_out_with_a_warning(
-    tmp_path: Path, make_scores: MakeScores, changes: dict[str, Any], warning: str
+    tmp_path: Path, changes: dict[str, Any], warning: str
 ) -> None:
-    scores = make_scores(SAMPLES)
+    scores = random_scores(SAMPLES)
 
     text, warnings = words_of(scores, tmp_path, explanation_of(scores, planted=1), **changes)
 
@@ -134,10 +127,8 @@ def test_an_explanation_of_other_data_or_another_kind_is_left_out_with_a_warning
     assert "run `difficulty explain` again" in warnings
 
 
-def test_an_explanation_of_scores_by_other_weights_is_left_out(
-    tmp_path: Path, make_scores: MakeScores
-) -> None:
-    scores = make_scores(SAMPLES)
+def test_an_explanation_of_scores_by_other_weights_is_left_out(tmp_path: Path) -> None:
+    scores = random_scores(SAMPLES)
     other = {**scored_by(scores.provenance), "weights_sha256": "0" * 64}
 
     text, warnings = words_of(scores, tmp_path, explanation_of(scores, planted=1), scores=other)
@@ -146,12 +137,10 @@ def test_an_explanation_of_scores_by_other_weights_is_left_out(
     assert "it explains scores of other weights" in warnings
 
 
-def test_a_damaged_explanation_is_left_out_with_a_warning(
-    tmp_path: Path, make_scores: MakeScores
-) -> None:
+def test_a_damaged_explanation_is_left_out_with_a_warning(tmp_path: Path) -> None:
     (tmp_path / "scores.explained.json").write_text(json.dumps({"format_version": 1})[:-1])
 
-    text, warnings = words_of(make_scores(60), tmp_path, None)
+    text, warnings = words_of(random_scores(60), tmp_path, None)
 
     assert text == ""
     assert "scores.explained.json is damaged" in warnings

@@ -9,8 +9,6 @@ import pytest
 
 from difficulty_service.base.errors import ReportError
 from difficulty_service.base.tables import csv_writer
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.reports.joined_tables import (
     MOST_COLUMNS,
     JoinedColumns,
@@ -18,6 +16,7 @@ from difficulty_service.reports.joined_tables import (
     TableSource,
     join_tables,
 )
+from tests.dataset_files import dataset_of
 
 Join = Callable[..., JoinedColumns]
 IDS = pa.array(["001", "2", "3"])
@@ -187,7 +186,7 @@ def test_a_table_that_is_not_there_is_named(tmp_path: Path, join: Join) -> None:
 def test_columns_of_the_dataset_are_those_of_its_rows(tmp_path: Path) -> None:
     table = {"image": ["1.png", "2.png"], "label": ["x", "y"], "camera": ["A", "B"]}
     pq.write_table(pa.table(table), tmp_path / "photos.parquet")
-    dataset = open_dataset(str(tmp_path / "photos.parquet"), DatasetOptions())
+    dataset = dataset_of(tmp_path / "photos.parquet")
     ids = pa.array(list(reversed(dataset.sample_ids)))
 
     joined = join_tables(ids, [TableSource("dataset", ("camera",))], JoinedDataset(lambda: dataset))

@@ -1,6 +1,5 @@
 """The map: which samples lie where."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,8 +29,8 @@ from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.samples import to_samples
 from difficulty_service.scoring.fit_store import fit_store
 from tests.factories import store_of, unpack_map
+from tests.score_files import random_scores
 
-MakeScores = Callable[..., ScoreFile]
 NAMES = ("bird", "cat", "dog")
 
 
@@ -53,10 +52,8 @@ def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
-def test_samples_lie_beside_those_of_their_class(
-    store: FeatureStore, make_scores: MakeScores, method: str
-) -> None:
-    samples = to_samples(make_scores(300, names=NAMES))
+def test_samples_lie_beside_those_of_their_class(store: FeatureStore, method: str) -> None:
+    samples = to_samples(random_scores(300, names=NAMES))
 
     drawn = draw_map(samples, store)
 
@@ -71,11 +68,11 @@ def test_samples_lie_beside_those_of_their_class(
 
 
 def test_points_carry_the_row_class_and_difficulty_of_their_sample(
-    store: FeatureStore, make_scores: MakeScores, monkeypatch: pytest.MonkeyPatch
+    store: FeatureStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(image_map, "has_tsne", lambda: False)
     monkeypatch.setattr(tsne, "MAX_POINTS", 100)
-    scores = make_scores(200, ids=[f"{row:07d}.png" for row in range(100, 300)])
+    scores = random_scores(200, ids=[f"{row:07d}.png" for row in range(100, 300)])
     samples = to_samples(scores)
     unscored = np.where(np.arange(200) == 0, np.nan, samples.percentiles)
     samples = replace(samples, percentiles=unscored)
@@ -95,10 +92,10 @@ def test_points_carry_the_row_class_and_difficulty_of_their_sample(
 
 
 def test_packed_columns_are_those_of_the_points(
-    store: FeatureStore, make_scores: MakeScores, monkeypatch: pytest.MonkeyPatch
+    store: FeatureStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(image_map, "has_tsne", lambda: False)
-    samples = to_samples(make_scores(300, names=NAMES))
+    samples = to_samples(random_scores(300, names=NAMES))
     drawn = draw_map(samples, store)
     assert drawn is not None
     uneven = replace(drawn, rows=drawn.rows[[0, 2, 3]], positions=drawn.positions[[0, 2, 3]])
@@ -167,20 +164,18 @@ def test_a_tsne_tells_its_progress_and_is_the_same_again() -> None:
     assert 0 < shares[0] < shares[-1] == 1
 
 
-def test_two_classes_have_no_plane_and_a_missing_folder_is_named(
-    tmp_path: Path, make_scores: MakeScores
-) -> None:
+def test_two_classes_have_no_plane_and_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(ReportError, match=r"elsewhere holds none"):
         make_report(
-            make_scores(60), tmp_path / "r.html", ReportOptions(features=tmp_path / "elsewhere")
+            random_scores(60), tmp_path / "r.html", ReportOptions(features=tmp_path / "elsewhere")
         )
 
 
 def test_placed_samples_lie_where_a_map_without_tsne_has_them(
-    store: FeatureStore, make_scores: MakeScores, monkeypatch: pytest.MonkeyPatch
+    store: FeatureStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(image_map, "has_tsne", lambda: False)
-    samples = to_samples(make_scores(300, names=NAMES))
+    samples = to_samples(random_scores(300, names=NAMES))
     drawn = draw_map(samples, store)
     assert drawn is not None
 
@@ -203,10 +198,8 @@ def test_of_many_samples_evenly_spaced_ones_are_placed(
     assert placed["sample_id"].to_pylist() == [f"{row:07d}.png" for row in range(0, 300, 4)]
 
 
-def test_samples_are_found_in_scores_of_another_order(
-    store: FeatureStore, make_scores: MakeScores
-) -> None:
-    scores = make_scores(300, names=NAMES)
+def test_samples_are_found_in_scores_of_another_order(store: FeatureStore) -> None:
+    scores = random_scores(300, names=NAMES)
     placed = place_samples(store, fit_store(store, FitOptions("auto", "auto")).gaussians)
     assert placed is not None
     reversed_scores = ScoreFile(scores.table.take(list(range(299, 49, -1))), scores.provenance)

@@ -1,7 +1,6 @@
 """Which samples the sections show, against plain loops over the rows."""
 
 from collections import Counter
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,16 +13,12 @@ from difficulty_service.reports.sections import (
     rank_classes,
     select,
 )
-from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.samples import to_samples
+from tests.score_files import random_scores
 
-MakeScores = Callable[..., ScoreFile]
 
-
-def test_doubtful_samples_are_those_with_a_margin_above_0_the_largest_first(
-    make_scores: MakeScores,
-) -> None:
-    scores = make_scores(600)
+def test_doubtful_samples_are_those_with_a_margin_above_0_the_largest_first() -> None:
+    scores = random_scores(600)
     samples = to_samples(scores)
 
     selection = select(samples, rank_classes(samples), ReportLimits(doubtful=40))
@@ -34,12 +29,10 @@ def test_doubtful_samples_are_those_with_a_margin_above_0_the_largest_first(
     assert list(selection.doubtful) == [i for _, i in expected[:40]]
 
 
-def test_doubtful_samples_are_the_suspicious_ones_where_suspicion_is_known(
-    make_scores: MakeScores,
-) -> None:
+def test_doubtful_samples_are_the_suspicious_ones_where_suspicion_is_known() -> None:
     suspicion = np.random.default_rng(1).normal(-1, size=600)
     suggested = (np.arange(600) + 2) % 3
-    scores = make_scores(600, suspicion=suspicion, suggested_label=suggested)
+    scores = random_scores(600, suspicion=suspicion, suggested_label=suggested)
     samples = to_samples(scores)
 
     selection = select(samples, rank_classes(samples), ReportLimits(doubtful=40))
@@ -51,8 +44,8 @@ def test_doubtful_samples_are_the_suspicious_ones_where_suspicion_is_known(
     assert (samples.nearest == np.where(suspicion > 0, suggested, by_margin)).all()
 
 
-def test_unusual_samples_are_far_from_all_but_fit_their_class(make_scores: MakeScores) -> None:
-    samples = to_samples(make_scores(1000))
+def test_unusual_samples_are_far_from_all_but_fit_their_class() -> None:
+    samples = to_samples(random_scores(1000))
 
     selection = select(samples, rank_classes(samples), ReportLimits())
 
@@ -64,8 +57,8 @@ def test_unusual_samples_are_far_from_all_but_fit_their_class(make_scores: MakeS
     assert (np.diff(distances) <= 0).all()
 
 
-def test_classes_are_ranked_by_their_mean_and_show_both_ends(make_scores: MakeScores) -> None:
-    scores = make_scores(600, 4)
+def test_classes_are_ranked_by_their_mean_and_show_both_ends() -> None:
+    scores = random_scores(600, 4)
     samples = to_samples(scores)
 
     ranked = rank_classes(samples)
@@ -87,8 +80,8 @@ def test_classes_are_ranked_by_their_mean_and_show_both_ends(make_scores: MakeSc
     assert means == sorted(means, reverse=True)
 
 
-def test_pairs_count_both_directions(make_scores: MakeScores) -> None:
-    samples = to_samples(make_scores(900, 5))
+def test_pairs_count_both_directions() -> None:
+    samples = to_samples(random_scores(900, 5))
     doubtful = np.flatnonzero(samples.margins > 0)
 
     pairs = rank_pairs(samples, doubtful, limit=3)
@@ -107,14 +100,14 @@ def test_pairs_count_both_directions(make_scores: MakeScores) -> None:
     assert sizes[0] == max(naive[i, j] + naive[j, i] for i in range(5) for j in range(5))
 
 
-def test_copies_come_in_groups_those_whose_labels_differ_first(make_scores: MakeScores) -> None:
+def test_copies_come_in_groups_those_whose_labels_differ_first() -> None:
     copies: list[str | None] = [None] * 36
     copies[6], copies[11] = "0000003.png", "gone.png"
     # A copy of a copy belongs to its group, whose last one alone has another label.
     for row in range(15, 36, 3):
         copies[row] = f"{row - 3:07d}.png"
     copies[35] = "0000033.png"
-    samples = to_samples(make_scores(36, 3, near_duplicate_of=copies))
+    samples = to_samples(random_scores(36, 3, near_duplicate_of=copies))
 
     selection = select(samples, rank_classes(samples), ReportLimits())
 
@@ -127,11 +120,11 @@ def test_copies_come_in_groups_those_whose_labels_differ_first(make_scores: Make
     assert typical.isdisjoint({6, 11, 15, 35})
 
 
-def test_a_group_of_too_many_copies_has_no_data_and_no_decision(make_scores: MakeScores) -> None:
+def test_a_group_of_too_many_copies_has_no_data_and_no_decision() -> None:
     copies: list[str | None] = [None, *["0000000.png"] * MOST_DECIDED, None]
     copies[-1] = "0000200.png"
-    large = to_samples(make_scores(MOST_DECIDED + 2, 3, near_duplicate_of=copies))
-    small = to_samples(make_scores(MOST_DECIDED, 3, near_duplicate_of=copies[:MOST_DECIDED]))
+    large = to_samples(random_scores(MOST_DECIDED + 2, 3, near_duplicate_of=copies))
+    small = to_samples(random_scores(MOST_DECIDED, 3, near_duplicate_of=copies[:MOST_DECIDED]))
 
     groups = [to_group(samples, samples.copies[0]) for samples in (large, small)]
     (none,), (data,) = copies_data(large, groups[:1]), copies_data(small, groups[1:])
@@ -147,8 +140,8 @@ def test_a_group_of_too_many_copies_has_no_data_and_no_decision(make_scores: Mak
 
 
 @pytest.mark.slow
-def test_no_section_grows_with_the_number_of_classes(make_scores: MakeScores) -> None:
-    samples = to_samples(make_scores(30_000, 10_000))
+def test_no_section_grows_with_the_number_of_classes() -> None:
+    samples = to_samples(random_scores(30_000, 10_000))
 
     selection = select(samples, rank_classes(samples), ReportLimits())
 
@@ -157,9 +150,9 @@ def test_no_section_grows_with_the_number_of_classes(make_scores: MakeScores) ->
     assert sum(1 for _ in selection.rows()) < 5000
 
 
-def test_samples_without_scores_are_in_no_class(make_scores: MakeScores) -> None:
+def test_samples_without_scores_are_in_no_class() -> None:
     rmd = [None if row % 3 == 0 else float(row) for row in range(30)]
-    samples = to_samples(make_scores(30, 3, rmd=rmd))
+    samples = to_samples(random_scores(30, 3, rmd=rmd))
 
     ranked = rank_classes(samples)
 

@@ -5,7 +5,6 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,8 +19,7 @@ from difficulty_service.pages.stored_images import open_images
 from difficulty_service.reports.writing import ReportParts, write_report
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.provenance import Provenance
-
-MakeScores = Callable[..., ScoreFile]
+from tests.score_files import random_scores
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&{{ 7 * 7 }}\u202egnp.exe"
 
@@ -50,27 +48,23 @@ def photos(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def photo_scores(photos: Path, make_scores: MakeScores) -> ScoreFile:
+def photo_scores(photos: Path) -> ScoreFile:
     ids = [f"class-{row % 3:05d}/{row}.jpg" for row in range(60)]
-    scores = make_scores(60, 3, ids=ids)
+    scores = random_scores(60, 3, ids=ids)
     return replace(scores, provenance=scores.provenance.updated(Provenance(dataset=str(photos))))
 
 
-def test_the_first_sentence_counts_the_doubtful_samples(
-    tmp_path: Path, make_scores: MakeScores
-) -> None:
-    text = words(page_of(tmp_path / "r.html", make_scores(600)))
+def test_the_first_sentence_counts_the_doubtful_samples(tmp_path: Path) -> None:
+    text = words(page_of(tmp_path / "r.html", random_scores(600)))
 
     assert "102 of 600 images look more like another class than their own." in text
     assert "102 of 102" not in text
     assert "In the hardest 5 % Another class fits better Images" in text
 
 
-def test_the_labels_to_check_have_the_number_that_orders_them(
-    tmp_path: Path, make_scores: MakeScores
-) -> None:
+def test_the_labels_to_check_have_the_number_that_orders_them(tmp_path: Path) -> None:
     suspicion = [-1.0, 7.3, 2.5, -3.0, None, -0.5]
-    scores = make_scores(6, 2, suspicion=suspicion, suggested_label=[1, 0, 1, 0, None, 0])
+    scores = random_scores(6, 2, suspicion=suspicion, suggested_label=[1, 0, 1, 0, None, 0])
     unread = scores.provenance.updated(Provenance(num_bad_images=2))
 
     page = page_of(tmp_path / "r.html", replace(scores, provenance=unread))
@@ -96,11 +90,9 @@ def test_the_labels_to_check_have_the_number_that_orders_them(
     ]
 
 
-def test_labels_between_two_classes_are_listed_where_none_is_probably_wrong(
-    tmp_path: Path, make_scores: MakeScores
-) -> None:
+def test_labels_between_two_classes_are_listed_where_none_is_probably_wrong(tmp_path: Path) -> None:
     margins = [-1.0, 7.3, 2.5, -3.0, -2.0, -1.0]
-    scores = make_scores(
+    scores = random_scores(
         6,
         2,
         label_margin=margins,
@@ -118,14 +110,12 @@ def test_labels_between_two_classes_are_listed_where_none_is_probably_wrong(
     assert numbers == ["7.3", "2.5"]
 
 
-def test_a_cell_of_the_matrix_leads_to_the_cards_that_are_on_the_page(
-    tmp_path: Path, make_scores: MakeScores
-) -> None:
+def test_a_cell_of_the_matrix_leads_to_the_cards_that_are_on_the_page(tmp_path: Path) -> None:
     # Of the first class 300 are doubtful, of which 240 are on the page; two of the second are less.
     rows = np.arange(900)
     nearest = (rows + 1) % 3
     margins = np.where(rows % 3 == 0, 9.0, np.where(np.isin(rows, (1, 4)), 1.0, -1.0))
-    scores = make_scores(900, 3, label_margin=margins, nearest_label=nearest)
+    scores = random_scores(900, 3, label_margin=margins, nearest_label=nearest)
 
     page = page_of(tmp_path / "r.html", scores)
 
@@ -145,37 +135,31 @@ def test_a_cell_of_the_matrix_leads_to_the_cards_that_are_on_the_page(
     ],
 )
 def test_none_one_and_no_comparison_have_sentences_of_their_own(
-    tmp_path: Path, make_scores: MakeScores, margins: list[float | None], sentence: str
+    tmp_path: Path, margins: list[float | None], sentence: str
 ) -> None:
-    page = page_of(tmp_path / "r.html", make_scores(6, 2, label_margin=margins))
+    page = page_of(tmp_path / "r.html", random_scores(6, 2, label_margin=margins))
 
     assert sentence in words(page)
 
 
 @pytest.mark.parametrize(("samples", "classes"), [(2, 1), (4, 2), (50, 2), (50, 50)])
-def test_small_datasets_have_a_report(
-    tmp_path: Path, make_scores: MakeScores, samples: int, classes: int
-) -> None:
-    text = words(page_of(tmp_path / "r.html", make_scores(samples, classes)))
+def test_small_datasets_have_a_report(tmp_path: Path, samples: int, classes: int) -> None:
+    text = words(page_of(tmp_path / "r.html", random_scores(samples, classes)))
 
     assert f"{samples} images" in text
     assert "nan" not in text
 
 
-def test_scores_that_do_not_differ_have_no_histogram(
-    tmp_path: Path, make_scores: MakeScores
-) -> None:
-    page = page_of(tmp_path / "r.html", make_scores(60, rmd=[2.5] * 60))
+def test_scores_that_do_not_differ_have_no_histogram(tmp_path: Path) -> None:
+    page = page_of(tmp_path / "r.html", random_scores(60, rmd=[2.5] * 60))
 
     assert "Distribution of difficulty" not in page
     assert "2.5" in words(page)
 
 
 @pytest.mark.slow
-def test_ten_thousand_classes_stay_a_small_page_that_names_its_limits(
-    tmp_path: Path, make_scores: MakeScores
-) -> None:
-    page = page_of(tmp_path / "r.html", make_scores(40_000, 10_000))
+def test_ten_thousand_classes_stay_a_small_page_that_names_its_limits(tmp_path: Path) -> None:
+    page = page_of(tmp_path / "r.html", random_scores(40_000, 10_000))
 
     text = words(page)
     assert len(page) < 1_000_000
@@ -206,10 +190,10 @@ def test_the_policy_allows_the_script_and_style_of_the_page_and_nothing_else(
     assert {source.split(":")[0] for source in sources if not source.startswith("#")} == {"data"}
 
 
-def test_hostile_names_and_ids_are_text(tmp_path: Path, make_scores: MakeScores) -> None:
+def test_hostile_names_and_ids_are_text(tmp_path: Path) -> None:
     ids = [f"{row}{HOSTILE}" for row in range(30)]
     names = [f"{label}{HOSTILE}" for label in range(3)]
-    scores = make_scores(30, 3, ids=ids, names=names)
+    scores = random_scores(30, 3, ids=ids, names=names)
     scores = replace(scores, provenance=scores.provenance.updated(Provenance(backbone=HOSTILE)))
 
     page = page_of(tmp_path / "r.html", scores)
@@ -224,12 +208,10 @@ def test_hostile_names_and_ids_are_text(tmp_path: Path, make_scores: MakeScores)
     assert {card["id"] for card in loaded["cards"]} <= set(ids)
 
 
-def test_without_images_the_page_says_which_option_brings_them(
-    tmp_path: Path, make_scores: MakeScores
-) -> None:
+def test_without_images_the_page_says_which_option_brings_them(tmp_path: Path) -> None:
     note = "there are no pictures: name the dataset as --images"
 
-    page = page_of(tmp_path / "r.html", make_scores(60), ReportParts(notes=(note,)))
+    page = page_of(tmp_path / "r.html", random_scores(60), ReportParts(notes=(note,)))
 
     assert note in words(page)
     assert "0000000.png" in words(page)
@@ -286,24 +268,20 @@ def test_an_image_that_cannot_be_read_is_a_tile_with_its_reason(
     assert 'class="blank"' in (tmp_path / "r.html").read_text("utf-8")
 
 
-def test_the_same_scores_give_the_same_bytes(tmp_path: Path, make_scores: MakeScores) -> None:
-    scores = make_scores(600)
+def test_the_same_scores_give_the_same_bytes(tmp_path: Path) -> None:
+    scores = random_scores(600)
 
     assert page_of(tmp_path / "a.html", scores) == page_of(tmp_path / "b.html", scores)
 
 
 @pytest.mark.parametrize("name", ["report.pdf", "report", "folder"])
-def test_a_file_of_another_kind_is_refused(
-    tmp_path: Path, make_scores: MakeScores, name: str
-) -> None:
+def test_a_file_of_another_kind_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
 
     with pytest.raises(ReportError, match=r"\.html"):
-        write_report(tmp_path / name, make_scores(6), ReportParts())
+        write_report(tmp_path / name, random_scores(6), ReportParts())
 
 
-def test_scores_without_any_difficulty_have_no_report(
-    tmp_path: Path, make_scores: MakeScores
-) -> None:
+def test_scores_without_any_difficulty_have_no_report(tmp_path: Path) -> None:
     with pytest.raises(ReportError, match="none of the samples has a score"):
-        write_report(tmp_path / "r.html", make_scores(6, rmd=[None] * 6), ReportParts())
+        write_report(tmp_path / "r.html", random_scores(6, rmd=[None] * 6), ReportParts())

@@ -27,13 +27,12 @@ from difficulty_service.backbones.frozen_network import freeze
 from difficulty_service.base.errors import BackboneError, ConfigError, ImageError, StatisticsError
 from difficulty_service.cli import create_app
 from difficulty_service.cli.wrong_call import WrongCall
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.scoring.pipeline import make_plan
 from difficulty_service.settings.command_options import TrialOptions
 from difficulty_service.settings.machine import RunOptions
 from difficulty_service.settings.options import EncodingOptions
 from difficulty_service.settings.run import Run
+from tests.dataset_files import dataset_of
 from tests.factories import write_image_folder
 
 BLIND = "builtin-photos"
@@ -76,7 +75,7 @@ def trial_of(
     run = Run(
         encoding=EncodingOptions(**encoding), machine=RunOptions(device="cpu", precision="fp32")
     )
-    dataset = open_dataset(str(folder), DatasetOptions())
+    dataset = dataset_of(folder)
     trial = TrialOptions(try_=names, sample=sample)
     return try_backbones(dataset, make_plan(run), trial, callbacks, load)
 

@@ -10,9 +10,8 @@ import pytest
 import difficulty_service as ds
 from difficulty_service.analyses.missing_boxes.find import SCHEMA, MissingBoxes
 from difficulty_service.base.errors import ConfigError, DatasetError, FeatureStoreError
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import DatasetOptions
 from tests.boxed_images import HEIGHT, WIDTH, WRITERS, Box, Scene, many_scenes, write_image
+from tests.dataset_files import dataset_of
 from tests.small_network import SMALL
 
 pytestmark = pytest.mark.usefixtures("small_networks")
@@ -204,7 +203,7 @@ def test_numbers_of_nothing_are_refused(name: str, tmp_path: Path) -> None:
 def test_the_whole_images_are_known_whatever_the_limit(tmp_path: Path) -> None:
     data = WRITERS["coco"](tmp_path / "fruit", many_scenes(10))
 
-    dataset = open_dataset(str(data), DatasetOptions(limit=5))
+    dataset = dataset_of(data, limit=5)
 
     assert dataset.scenes is not None
     assert len(dataset.labels) == 5

@@ -7,11 +7,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.pages.stored_images import ImageSource, open_images
 from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
+from tests.dataset_files import dataset_of
 from tests.factories import CLASSES, score_table, store_of, write_image_folder
 
 
@@ -34,7 +33,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Four photographs of each of three classes; the first cat looks like a dog."""
     folder = tmp_path_factory.mktemp("world")
     photos = write_image_folder(folder / "photos", each=4)
-    dataset = open_dataset(str(photos), DatasetOptions())
+    dataset = dataset_of(photos)
     ids, labels = list(dataset.sample_ids), dataset.labels.tolist()
     noise = torch.randn(12, 5, generator=torch.Generator().manual_seed(0))
     features = noise + 6 * F.one_hot(torch.tensor(labels), 5)

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -25,8 +24,7 @@ from difficulty_service.scores.provenance import Provenance
 from tests.difficulty_service.cleaning.exports.conftest import World
 from tests.factories import score_table
 from tests.formulas import FORMULAS, cells_that_run
-
-MakeScores = Callable[..., ScoreFile]
+from tests.score_files import make_scores
 
 IDS = ("bird/0.png", "bird/1.png", "cat/0.png", "cat/1.png", "dog/0.png", "dog/new/1.png")
 
@@ -37,9 +35,7 @@ def source(photo_scores: ScoreFile) -> ImageSource:
 
 
 @pytest.fixture
-def in_a_table(
-    tmp_path: Path, photos: Path, make_scores: MakeScores
-) -> tuple[ScoreFile, ImageSource]:
+def in_a_table(tmp_path: Path, photos: Path) -> tuple[ScoreFile, ImageSource]:
     """The photographs inside a table, and their scores."""
     files = sorted(photos.rglob("*.png"))
     table = {"image": [f.read_bytes() for f in files], "label": [0, 0, 1, 1, 2, 2]}
@@ -140,7 +136,7 @@ def test_cleanlab_trains_without_the_exported_issues(
     assert learner.get_label_issues()["is_label_issue"].sum() == 2
 
 
-def test_a_label_without_a_margin_is_no_issue(tmp_path: Path, make_scores: MakeScores) -> None:
+def test_a_label_without_a_margin_is_no_issue(tmp_path: Path) -> None:
     scores = make_scores()
     column = scores.table.schema.get_field_index("label_margin")
     unknown = scores.table.set_column(column, "label_margin", pa.nulls(6, pa.float64()))
@@ -155,7 +151,7 @@ def test_a_label_without_a_margin_is_no_issue(tmp_path: Path, make_scores: MakeS
     assert exported.warnings == ["6 samples have no label score"]
 
 
-def test_cleanlab_refuses_other_formats(tmp_path: Path, make_scores: MakeScores) -> None:
+def test_cleanlab_refuses_other_formats(tmp_path: Path) -> None:
     with pytest.raises(CleaningError, match=r"end the name in \.csv or \.parquet"):
         export_file("cleanlab", make_scores(), tmp_path / "issues.json")
 
@@ -212,9 +208,7 @@ def test_fiftyone_gets_copies_of_images_inside_a_table(
     }
 
 
-def test_several_samples_of_a_file_stay_several_in_fiftyone(
-    tmp_path: Path, photos: Path, make_scores: MakeScores
-) -> None:
+def test_several_samples_of_a_file_stay_several_in_fiftyone(tmp_path: Path, photos: Path) -> None:
     lines = [f"{row},photos/{IDS[row // 2]},{'bird' if row % 2 else 'cat'}" for row in range(6)]
     (tmp_path / "votes.csv").write_text("\n".join(["id,image,label", *lines]))
     ids = [*map(str, range(6))]

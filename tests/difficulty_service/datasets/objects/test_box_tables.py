@@ -12,12 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.objects.box_columns import box_columns
-from difficulty_service.datasets.sample import Dataset, DatasetOptions, TableLimits
+from difficulty_service.datasets.sample import TableLimits
 from tests.boxed_images import HEIGHT, SCENES, WIDTH, shown, write_image
-
-Contents = Callable[[Dataset], dict[str, bytes | str]]
+from tests.dataset_files import dataset_of, read_samples
 
 ROBOFLOW = ["filename", "width", "height", "class", "xmin", "ymin", "xmax", "ymax"]
 BOXED = SCENES[:3]
@@ -50,18 +48,15 @@ def write_table(folder: Path, name: str = "boxes.csv") -> Path:
     return write_rows(folder / name, ROBOFLOW, rows)
 
 
-def read(location: Path | str, **options: object) -> Dataset:
-    return open_dataset(str(location), DatasetOptions(**options))  # type: ignore[arg-type]
+# type: ignore[arg-type]
 
 
 def expected() -> list[str]:
     return [category for scene in BOXED for category, *_ in scene.boxes]
 
 
-def test_a_table_with_a_row_for_each_box_is_read_as_boxes(
-    tmp_path: Path, read_samples: Contents
-) -> None:
-    dataset = read(write_table(tmp_path))
+def test_a_table_with_a_row_for_each_box_is_read_as_boxes(tmp_path: Path) -> None:
+    dataset = dataset_of(write_table(tmp_path))
 
     assert dataset.format == "box-table"
     assert dataset.sample_ids[:3] == ["a.png#1", "a.png#2", "b.png#1"]
@@ -72,22 +67,20 @@ def test_a_table_with_a_row_for_each_box_is_read_as_boxes(
 def test_a_folder_or_a_glob_of_such_tables_is_read_as_they_are(tmp_path: Path) -> None:
     path = write_table(tmp_path)
 
-    of_folder, of_glob = read(tmp_path), read(tmp_path / "*.csv")
+    of_folder, of_glob = dataset_of(tmp_path), dataset_of(tmp_path / "*.csv")
 
     for dataset in (of_folder, of_glob):
-        assert dataset.fingerprint == read(path).fingerprint
+        assert dataset.fingerprint == dataset_of(path).fingerprint
 
 
-def test_a_split_of_roboflow_has_its_table_beside_its_images(
-    tmp_path: Path, read_samples: Contents
-) -> None:
+def test_a_split_of_roboflow_has_its_table_beside_its_images(tmp_path: Path) -> None:
     for split in ("train", "valid"):
         path = write_table(tmp_path / split, "_annotations.csv")
         for image in (path.parent / "images").iterdir():
             image.rename(path.parent / image.name)
         (path.parent / "images").rmdir()
 
-    dataset = read(tmp_path, split="train")
+    dataset = dataset_of(tmp_path, split="train")
 
     assert dataset.format == "box-table"
     assert [shown(each) for each in read_samples(dataset).values()] == expected()
@@ -96,8 +89,8 @@ def test_a_split_of_roboflow_has_its_table_beside_its_images(
 def test_whole_images_are_read_where_a_person_says_so(tmp_path: Path) -> None:
     path = write_table(tmp_path)
 
-    assert read(path, format="table").scenes is None
-    assert read(path, format="table").sample_ids[0] == "boxes.csv#0"
+    assert dataset_of(path, format="table").scenes is None
+    assert dataset_of(path, format="table").sample_ids[0] == "boxes.csv#0"
 
 
 def test_a_table_with_one_box_an_image_says_how_to_read_whole_images(tmp_path: Path) -> None:
@@ -105,7 +98,7 @@ def test_a_table_with_one_box_an_image_says_how_to_read_whole_images(tmp_path: P
     rows = path.read_text().splitlines()
     path.write_text("\n".join([rows[0], rows[1], rows[3], rows[6]]))
 
-    dataset = read(path)
+    dataset = dataset_of(path)
 
     assert dataset.noun == "object"
     assert any("to read whole images, set the format table" in each for each in dataset.warnings)
@@ -116,7 +109,7 @@ def test_an_image_whose_row_has_no_box_is_one_without_boxes(tmp_path: Path) -> N
     with path.open("a") as file:
         file.write("empty.png,200,100,,,,,\n")
 
-    dataset = read(path)
+    dataset = dataset_of(path)
 
     assert dataset.skipped == []
     assert "1 image has no box" in dataset.warnings
@@ -130,7 +123,7 @@ def test_rows_that_are_no_boxes_are_listed_with_the_reason(tmp_path: Path) -> No
         file.write("a.png,200,100,leaf,10,10,10,30\na.png,200,100,,1,1,20,20\n")
         file.write("a.png,200,100,leaf,10,,30,30\n")
 
-    dataset = read(path)
+    dataset = dataset_of(path)
 
     assert len(dataset.labels) == len(expected())
     assert dataset.skipped == [
@@ -160,7 +153,7 @@ def test_rows_that_are_no_boxes_are_listed_with_the_reason(tmp_path: Path) -> No
     ],
 )
 def test_the_sides_of_boxes_are_told_by_the_names_and_by_what_fits(
-    tmp_path: Path, read_samples: Contents, header: str, of_box: Callable[..., list[object]]
+    tmp_path: Path, header: str, of_box: Callable[..., list[object]]
 ) -> None:
     write_images(tmp_path)
     rows = [
@@ -170,7 +163,7 @@ def test_the_sides_of_boxes_are_told_by_the_names_and_by_what_fits(
     ]
     path = write_rows(tmp_path / "boxes.csv", ["image_id", *header.split(","), "label"], rows)
 
-    dataset = read(path)
+    dataset = dataset_of(path)
 
     assert [shown(each) for each in read_samples(dataset).values()] == expected()
 
@@ -181,12 +174,12 @@ def test_four_numbers_that_may_be_corners_or_sizes_are_asked_about(tmp_path: Pat
     path = write_rows(tmp_path / "boxes.csv", ["path", "bbox", "label"], rows)
 
     with pytest.raises(DatasetError, match="may be corner and size or corners of boxes") as caught:
-        read(path)
+        dataset_of(path)
 
     assert "name the columns x_min, y_min, x_max and y_max" in str(caught.value)
     renamed = [[name, 10, 10, 40, 40, label] for name, _, label in rows]
     header = ["path", "x_min", "y_min", "x_max", "y_max", "label"]
-    assert len(read(write_rows(path, header, renamed)).labels) == len(rows)
+    assert len(dataset_of(write_rows(path, header, renamed)).labels) == len(rows)
 
 
 def test_shares_that_may_be_of_a_centre_or_a_corner_are_asked_about(tmp_path: Path) -> None:
@@ -195,7 +188,7 @@ def test_shares_that_may_be_of_a_centre_or_a_corner_are_asked_about(tmp_path: Pa
     path = write_rows(tmp_path / "boxes.csv", ["path", "x", "y", "w", "h", "label"], rows)
 
     with pytest.raises(DatasetError, match="corner and size or centre and size"):
-        read(path)
+        dataset_of(path)
 
 
 def test_shares_of_which_only_a_centre_keeps_boxes_inside_are_of_centres(tmp_path: Path) -> None:
@@ -203,7 +196,7 @@ def test_shares_of_which_only_a_centre_keeps_boxes_inside_are_of_centres(tmp_pat
     rows = [["a.png", 0.9, 0.4, 0.2, 0.2, "apple"], ["a.png", 0.6, 0.4, 0.2, 0.1, "leaf"]]
     path = write_rows(tmp_path / "boxes.csv", ["path", "x", "y", "w", "h", "label"], rows)
 
-    dataset = read(path)
+    dataset = dataset_of(path)
 
     assert dataset.scenes is not None
     assert dataset.scenes.sides[0].tolist() == pytest.approx([0.8, 0.3, 1.0, 0.5])
@@ -229,7 +222,7 @@ def test_a_column_of_ids_names_the_boxes(tmp_path: Path) -> None:
     numbered = [f"{line},{number}" for number, line in enumerate(lines[1:], 100)]
     path.write_text("\n".join([f"{lines[0]},key", *numbered]))
 
-    dataset = read(path, id_column="key")
+    dataset = dataset_of(path, id_column="key")
 
     assert dataset.sample_ids[:3] == ["a.png#100", "a.png#101", "b.png#102"]
 
@@ -238,7 +231,7 @@ def test_the_rows_of_people_who_are_not_trusted_are_limited(tmp_path: Path) -> N
     path = write_table(tmp_path)
 
     with pytest.raises(DatasetError, match="the maximum is 3"):
-        read(path, limits=TableLimits(3, 10_000))
+        dataset_of(path, limits=TableLimits(3, 10_000))
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".jsonl"])
@@ -253,7 +246,7 @@ def test_only_the_rows_that_somebody_decided_about_differ(tmp_path: Path, ending
         path.unlink()
         path = path.with_suffix(ending)
         path.write_text("".join(f"{json.dumps(row)}\n" for row in table.to_pylist()))
-    dataset = read(path)
+    dataset = dataset_of(path)
     assert dataset.revise is not None
 
     revision = dataset.revise({"a.png#1": "pear", "b.png#2": None, "gone.png#1": None})
@@ -300,9 +293,7 @@ LABEL_STUDIO = [
 
 
 @pytest.mark.parametrize("name", ["project-1.csv", "project-1.tsv"])
-def test_regions_in_a_table_of_label_studio_are_boxes(
-    tmp_path: Path, read_samples: Contents, name: str
-) -> None:
+def test_regions_in_a_table_of_label_studio_are_boxes(tmp_path: Path, name: str) -> None:
     write_images(tmp_path)
     when = "2026-01-01T00:00:00Z"
     rows = [
@@ -325,7 +316,7 @@ def test_regions_in_a_table_of_label_studio_are_boxes(
         with path.open("w", newline="") as file:
             csv.writer(file, delimiter="\t").writerows([LABEL_STUDIO, *rows])
 
-    dataset, of_folder = read(path), read(tmp_path)
+    dataset, of_folder = dataset_of(path), dataset_of(tmp_path)
 
     assert dataset.format == of_folder.format == "label-studio"
     assert dataset.sample_ids[:2] == ["images/a.png#1", "images/b.png#1"]  # the newest of two
@@ -336,7 +327,7 @@ def test_regions_in_a_table_of_label_studio_are_boxes(
 def test_a_table_of_label_studio_is_not_written_back(tmp_path: Path) -> None:
     write_images(tmp_path)
     row = ["a.png", 1, regions_of(SCENES[0].boxes), 1, 1, "", "", 1]
-    dataset = read(write_rows(tmp_path / "project.csv", LABEL_STUDIO, [row]))
+    dataset = dataset_of(write_rows(tmp_path / "project.csv", LABEL_STUDIO, [row]))
     assert dataset.revise is not None
 
     with pytest.raises(DatasetError, match="export the project as JSON"):
@@ -350,7 +341,7 @@ def test_choices_in_a_table_of_label_studio_stay_labels_of_images(tmp_path: Path
         ["images/b.png", 2, "plum", 1, 2, "", "", 1],
     ]
 
-    dataset = read(write_rows(tmp_path / "project.csv", LABEL_STUDIO, rows))
+    dataset = dataset_of(write_rows(tmp_path / "project.csv", LABEL_STUDIO, rows))
 
     assert dataset.format == "table"
     assert dataset.class_names == ("apple", "plum")

@@ -11,20 +11,14 @@ from PIL import Image
 
 from difficulty_service.analyses.missing_boxes.find import find_windows
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import open_dataset, recognition
+from difficulty_service.datasets import recognition
 from difficulty_service.datasets.objects import coco_files
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.storage import boundary_at
 from difficulty_service.settings.command_options import MissingOptions
 from tests.boxed_images import SCENES, shown, write_coco, write_label_studio
+from tests.dataset_files import dataset_of, read_samples
 
 pytestmark = pytest.mark.analysis("missing_boxes")
-
-Contents = Callable[[Dataset], dict[str, bytes | str]]
-
-
-def _open(path: Path, split: str | None = None) -> Dataset:
-    return open_dataset(str(path), DatasetOptions(split=split))
 
 
 def _change(folder: Path, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Path:
@@ -63,7 +57,7 @@ def test_coco_is_recognised_whatever_key_is_the_first(
     path = _change(folder, lambda content: {**first, **content})
 
     assert recognition.detect_kind(str(folder)) == "coco"
-    assert len(_open(path).sample_ids) == 7
+    assert len(dataset_of(path).sample_ids) == 7
 
 
 @pytest.mark.parametrize(
@@ -75,7 +69,7 @@ def test_the_lists_of_coco_may_be_in_any_order(tmp_path: Path, keys: tuple[str, 
         folder, lambda content: {**{key: content[key] for key in keys}, "x": 1, **content}
     )
 
-    assert len(_open(path).sample_ids) == 7
+    assert len(dataset_of(path).sample_ids) == 7
 
 
 @pytest.mark.parametrize(
@@ -127,7 +121,7 @@ def test_the_folder_of_annotations_may_be_called_otherwise(tmp_path: Path, name:
     (folder / "annotations").rename(folder / name)
 
     assert recognition.detect_kind(str(folder)) == "coco"
-    assert len(_open(folder).sample_ids) == 7
+    assert len(dataset_of(folder).sample_ids) == 7
 
 
 @pytest.mark.parametrize("has_list", [True, False])
@@ -141,10 +135,10 @@ def test_images_without_annotations_are_no_split(tmp_path: Path, has_list: bool)
     name = "image_info_test.json" if has_list else "test.json"
     (folder / "annotations" / name).write_text(json.dumps(content))
 
-    assert len(_open(folder).sample_ids) == 7
+    assert len(dataset_of(folder).sample_ids) == 7
     if not has_list:
         with pytest.raises(DatasetError, match="no list of annotations; name a file with the"):
-            _open(folder / "annotations" / name)
+            dataset_of(folder / "annotations" / name)
 
 
 @pytest.mark.parametrize(
@@ -159,12 +153,12 @@ def test_images_without_annotations_are_no_split(tmp_path: Path, has_list: bool)
     ],
 )
 def test_images_whose_names_are_of_another_machine_are_found_by_their_ends(
-    tmp_path: Path, read_samples: Contents, name: str
+    tmp_path: Path, name: str
 ) -> None:
     path = _with_names(tmp_path / "fruit", name)
 
     for location in (path.parent.parent, path):
-        dataset = _open(location)
+        dataset = dataset_of(location)
         assert dataset.sample_ids[0] == f"{name.format('a.png')}#100"
         contents = read_samples(dataset)
         assert [shown(each) for each in contents.values()] == [
@@ -179,7 +173,7 @@ def test_images_whose_names_are_of_another_machine_are_found_by_their_ends(
 
 @pytest.mark.parametrize("folder", ["train", "elsewhere"])
 def test_an_image_that_is_missing_is_none_of_another_folder_or_split(
-    tmp_path: Path, read_samples: Contents, folder: str
+    tmp_path: Path, folder: str
 ) -> None:
     one = write_coco(tmp_path / "one")
     (one / folder).mkdir()
@@ -187,16 +181,14 @@ def test_an_image_that_is_missing_is_none_of_another_folder_or_split(
     other = write_coco(tmp_path / "other")
     shutil.move(other / "val", other / "train")
 
-    missing = [each for each in read_samples(_open(one)).values() if isinstance(each, str)]
-    of_train = [each for each in read_samples(_open(other)).values() if isinstance(each, str)]
+    missing = [each for each in read_samples(dataset_of(one)).values() if isinstance(each, str)]
+    of_train = [each for each in read_samples(dataset_of(other)).values() if isinstance(each, str)]
 
     assert missing == ["no such file"] * 2
     assert of_train == ["no such file"] * 7
 
 
-def test_names_that_end_alike_are_told_apart_or_listed(
-    tmp_path: Path, read_samples: Contents
-) -> None:
+def test_names_that_end_alike_are_told_apart_or_listed(tmp_path: Path) -> None:
     folder = write_coco(tmp_path, SCENES[:3])
     names = dict(zip("abc", ("/x/1/a.png", "/x/2/a.png", "/x/val/a.png"), strict=True))
 
@@ -206,7 +198,7 @@ def test_names_that_end_alike_are_told_apart_or_listed(
         return content
 
     _change(folder, change)
-    contents = read_samples(_open(folder))
+    contents = read_samples(dataset_of(folder))
 
     assert [name for name, each in contents.items() if isinstance(each, bytes)] == [
         "/x/val/a.png#105",
@@ -214,19 +206,17 @@ def test_names_that_end_alike_are_told_apart_or_listed(
     ]
     shutil.copytree(folder / "val", folder / "1")
     (folder / "val/a.png").unlink()
-    both = read_samples(_open(folder))
+    both = read_samples(dataset_of(folder))
     assert isinstance(both["/x/1/a.png#100"], bytes)
     assert both["/x/2/a.png#102"] == "no such file"
 
 
-def test_names_outside_of_a_boundary_find_nothing_there(
-    tmp_path: Path, read_samples: Contents
-) -> None:
+def test_names_outside_of_a_boundary_find_nothing_there(tmp_path: Path) -> None:
     path = _with_names(tmp_path / "fruit", "/secret/{}")
     shutil.move(tmp_path / "fruit/val", tmp_path / "val")
     boundary = boundary_at(str(tmp_path / "fruit"))
 
-    dataset = open_dataset(str(path), DatasetOptions(boundary=boundary))
+    dataset = dataset_of(path, boundary=boundary)
 
     assert all(isinstance(each, str) for each in read_samples(dataset).values())
 
@@ -242,7 +232,7 @@ def test_images_that_are_listed_twice_are_skipped_where_both_have_boxes(tmp_path
 
     _change(folder, change)
 
-    dataset = _open(folder)
+    dataset = dataset_of(folder)
 
     assert dataset.sample_ids == ["c.png#105", "c.png#106"]
     assert [name for name, _ in dataset.skipped] == [f"annotation {100 + row}" for row in range(5)]
@@ -272,11 +262,11 @@ def _turned(folder: Path, contributor: str) -> Path:
 
 
 def test_boxes_of_turned_photographs_that_label_studio_exports_are_where_they_were(
-    tmp_path: Path, read_samples: Contents
+    tmp_path: Path,
 ) -> None:
-    before = read_samples(_open(write_coco(tmp_path / "before")))
+    before = read_samples(dataset_of(write_coco(tmp_path / "before")))
 
-    dataset = _open(_turned(tmp_path / "after", "Label Studio"))
+    dataset = dataset_of(_turned(tmp_path / "after", "Label Studio"))
     after = read_samples(dataset)
 
     assert {name: shown(each) for name, each in after.items()} == {
@@ -288,10 +278,8 @@ def test_boxes_of_turned_photographs_that_label_studio_exports_are_where_they_we
     assert {*windows.sizes.values()} == {(200.0, 100.0)}
 
 
-def test_boxes_beyond_the_stored_size_are_upright_whoever_wrote_them(
-    tmp_path: Path, read_samples: Contents
-) -> None:
-    contents = read_samples(_open(_turned(tmp_path, "somebody")))
+def test_boxes_beyond_the_stored_size_are_upright_whoever_wrote_them(tmp_path: Path) -> None:
+    contents = read_samples(dataset_of(_turned(tmp_path, "somebody")))
 
     assert shown(contents["a.png#101"]) == "leaf"  # from 120 to 160 of 100 pixels
     assert shown(contents["a.png#100"]) == "apple"
@@ -309,14 +297,12 @@ def _without_ids(content: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
-def test_boxes_of_a_file_without_ids_are_called_by_their_places(
-    tmp_path: Path, read_samples: Contents
-) -> None:
-    before = _open(write_coco(tmp_path / "before"))
+def test_boxes_of_a_file_without_ids_are_called_by_their_places(tmp_path: Path) -> None:
+    before = dataset_of(write_coco(tmp_path / "before"))
     folder = write_coco(tmp_path / "after")
     path = _change(folder, _without_ids)
 
-    after = _open(folder)
+    after = dataset_of(folder)
 
     names = [each.replace("#10", "#") for each in before.sample_ids]
     assert after.sample_ids == [f"{each[:-1]}{int(each[-1]) + 1}" for each in names]
@@ -343,7 +329,7 @@ def test_boxes_beside_others_with_ids_are_listed_where_they_have_none(tmp_path: 
 
     _change(folder, change)
 
-    dataset = _open(folder)
+    dataset = dataset_of(folder)
 
     assert dataset.skipped == [("a.png##1", "it has no id")]
     assert len(dataset.sample_ids) == 6

@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from tests.boxed_images import SCENES, shown, write_coco
+from tests.dataset_files import dataset_of, read_samples
 
 Json = Mapping[str, Any]
 
 
-def read(location: Path, **options: object) -> Dataset:
-    return open_dataset(str(location), DatasetOptions(**options))  # type: ignore[arg-type]
+# type: ignore[arg-type]
 
 
 def write(folder: Path, change: Callable[[dict[str, Any]], object]) -> Path:
@@ -42,7 +40,7 @@ def first_of_each(folder: Path) -> Path:
 
 
 def test_categories_of_images_without_boxes_are_labels(tmp_path: Path) -> None:
-    dataset = read(first_of_each(tmp_path))
+    dataset = dataset_of(first_of_each(tmp_path))
 
     assert dataset.noun == "image"
     assert dataset.sample_ids == ["a.png", "b.png", "c.png"]
@@ -61,11 +59,16 @@ def test_an_image_of_several_categories_has_no_label(tmp_path: Path) -> None:
     content["annotations"].append({"id": 1, "image_id": 0, "category_id": 13})
     path.write_text(json.dumps(content))
 
-    dataset = read(folder)
+    dataset = dataset_of(folder)
 
     assert dataset.sample_ids == ["b.png", "c.png"]
     assert ("a.png", "it has several categories, as tags are: apple, plum") in dataset.skipped
-    assert read(folder, unlabelled=True).sample_ids == ["a.png", "b.png", "c.png", "empty.png"]
+    assert dataset_of(folder, unlabelled=True).sample_ids == [
+        "a.png",
+        "b.png",
+        "c.png",
+        "empty.png",
+    ]
 
 
 def test_annotations_of_nothing_are_listed(tmp_path: Path) -> None:
@@ -78,7 +81,7 @@ def test_annotations_of_nothing_are_listed(tmp_path: Path) -> None:
     ]
     path.write_text(json.dumps(content))
 
-    skipped = dict(read(folder).skipped)
+    skipped = dict(dataset_of(folder).skipped)
 
     assert skipped["annotation 900"] == "there is no image 77"
     assert skipped["annotation 901"] == "there is no category 77"
@@ -89,7 +92,7 @@ def test_images_without_boxes_beside_others_are_counted(tmp_path: Path) -> None:
         if annotation["image_id"] == 0:
             del annotation["bbox"], annotation["segmentation"]
 
-    dataset = read(write(tmp_path, change))
+    dataset = dataset_of(write(tmp_path, change))
 
     assert dataset.noun == "object"
     assert not any(each.startswith("a.png") for each in dataset.sample_ids)
@@ -97,15 +100,13 @@ def test_images_without_boxes_beside_others_are_counted(tmp_path: Path) -> None:
     assert "2 annotations without a box, which say nothing of objects" in dataset.warnings
 
 
-def test_an_outline_stands_for_the_box_that_is_missing(
-    tmp_path: Path, read_samples: Callable[[Dataset], dict[str, bytes | str]]
-) -> None:
+def test_an_outline_stands_for_the_box_that_is_missing(tmp_path: Path) -> None:
     def change(annotation: dict[str, Any]) -> None:
         left, top, width, height = annotation.pop("bbox")
         right, bottom = left + width, top + height
         annotation["segmentation"] = [[left, top, right, top, right, bottom, left, bottom]]
 
-    dataset = read(write(tmp_path, change))
+    dataset = dataset_of(write(tmp_path, change))
 
     expected = [category for scene in SCENES for category, *_ in scene.boxes]
     assert [shown(each) for each in read_samples(dataset).values()] == expected
@@ -119,4 +120,4 @@ def test_other_annotations_than_of_whole_images_are_not_taken_for_them(
         if annotation["image_id"]:
             annotation[key] = [1, 2, 3, 4]
 
-    assert read(write(tmp_path, change)).noun == "object"
+    assert dataset_of(write(tmp_path, change)).noun == "object"

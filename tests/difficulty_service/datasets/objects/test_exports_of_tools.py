@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from tests.boxed_images import CATEGORIES, SCENES, shown, write_coco, write_voc, write_yolo
-
-Contents = Callable[[Dataset], dict[str, bytes | str]]
+from tests.dataset_files import dataset_of, read_samples
 
 
 def _cvat_yolo(folder: Path) -> None:
@@ -98,12 +95,10 @@ EXPORTS = (
 
 
 @pytest.mark.parametrize("write", EXPORTS, ids=[each.__name__.strip("_") for each in EXPORTS])
-def test_what_tools_export_is_read(
-    write: Callable[[Path], None], tmp_path: Path, read_samples: Contents
-) -> None:
+def test_what_tools_export_is_read(write: Callable[[Path], None], tmp_path: Path) -> None:
     write(tmp_path / "project")
 
-    dataset = open_dataset(str(tmp_path), DatasetOptions())
+    dataset = dataset_of(tmp_path)
     contents = read_samples(dataset)
 
     assert dataset.class_names == CATEGORIES

@@ -4,7 +4,6 @@ import io
 import json
 import pickle
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,8 @@ import pytest
 from PIL import Image
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import open_dataset, recognition
-from difficulty_service.datasets.sample import Dataset, DatasetOptions, TableLimits
+from difficulty_service.datasets import recognition
+from difficulty_service.datasets.sample import Dataset, TableLimits
 from difficulty_service.datasets.storage import boundary_at
 from tests.boxed_images import (
     CATEGORIES,
@@ -31,8 +30,7 @@ from tests.boxed_images import (
     write_voc,
     write_yolo,
 )
-
-Contents = Callable[[Dataset], dict[str, bytes | str]]
+from tests.dataset_files import dataset_of, read_samples
 
 
 @pytest.fixture(params=list(WRITERS))
@@ -41,8 +39,7 @@ def form(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def _open(folder: Path, **options: object) -> Dataset:
-    return open_dataset(str(folder), DatasetOptions(**options))  # type: ignore[arg-type]
+# type: ignore[arg-type]
 
 
 def _labels(dataset: Dataset) -> dict[str, str]:
@@ -64,17 +61,15 @@ def _expected(form: str) -> dict[str, str]:
 
 
 def test_a_box_is_a_sample_whose_label_is_its_category(form: str, tmp_path: Path) -> None:
-    dataset = _open(WRITERS[form](tmp_path / "fruit"))
+    dataset = dataset_of(WRITERS[form](tmp_path / "fruit"))
 
     assert recognition.detect_kind(dataset.location) == form
     assert dataset.class_names == CATEGORIES
     assert _labels(dataset) == _expected(form)
 
 
-def test_a_crop_shows_the_object_with_what_is_around_it(
-    form: str, tmp_path: Path, read_samples: Contents
-) -> None:
-    dataset = _open(WRITERS[form](tmp_path / "fruit"))
+def test_a_crop_shows_the_object_with_what_is_around_it(form: str, tmp_path: Path) -> None:
+    dataset = dataset_of(WRITERS[form](tmp_path / "fruit"))
 
     contents = read_samples(dataset)
 
@@ -90,7 +85,7 @@ def test_a_crop_shows_the_object_with_what_is_around_it(
 
 
 def test_a_dataset_of_boxes_can_be_sent_to_another_process(form: str, tmp_path: Path) -> None:
-    dataset = _open(WRITERS[form](tmp_path / "fruit"))
+    dataset = dataset_of(WRITERS[form](tmp_path / "fruit"))
 
     again = pickle.loads(pickle.dumps(dataset))  # noqa: S301
 
@@ -100,10 +95,10 @@ def test_a_dataset_of_boxes_can_be_sent_to_another_process(form: str, tmp_path: 
 
 def test_ids_and_fingerprint_of_boxes_stay_when_the_folder_moves(form: str, tmp_path: Path) -> None:
     folder = WRITERS[form](tmp_path / "fruit")
-    before = _open(folder)
+    before = dataset_of(folder)
     shutil.move(folder, tmp_path / "elsewhere" / "deeper")
 
-    after = _open(tmp_path / "elsewhere")
+    after = dataset_of(tmp_path / "elsewhere")
 
     assert after.sample_ids == before.sample_ids
     assert after.fingerprint == before.fingerprint
@@ -111,22 +106,22 @@ def test_ids_and_fingerprint_of_boxes_stay_when_the_folder_moves(form: str, tmp_
 
 def test_the_fingerprint_changes_with_a_side_of_a_box(tmp_path: Path) -> None:
     folder = write_yolo(tmp_path / "fruit")
-    before = _open(folder).fingerprint
+    before = dataset_of(folder).fingerprint
     text = folder / "labels/train/a.txt"
     text.write_text(text.read_text().replace("0.400000", "0.410000", 1))
 
-    assert _open(folder).fingerprint != before
+    assert dataset_of(folder).fingerprint != before
 
 
 def test_images_that_are_missing_or_damaged_are_the_reason_at_each_of_their_boxes(
-    form: str, tmp_path: Path, read_samples: Contents
+    form: str, tmp_path: Path
 ) -> None:
     folder = WRITERS[form](tmp_path / "fruit")
     path = next(folder.rglob("b.png"))
     path.write_bytes(path.read_bytes()[:300])
     next(folder.rglob("c.png")).unlink()
 
-    dataset = _open(folder)
+    dataset = dataset_of(folder)
     contents = read_samples(dataset)
 
     assert len([data for data in contents.values() if isinstance(data, bytes)]) == 2
@@ -194,7 +189,7 @@ def test_boxes_that_are_none_are_listed_with_the_reason(form: str, tmp_path: Pat
             "JPEGImages/a.png#3": "its box is not four numbers",
         }
 
-    dataset = _open(folder)
+    dataset = dataset_of(folder)
 
     assert dict(dataset.skipped) == expected
     assert len(dataset.skipped) == len(expected)
@@ -202,13 +197,13 @@ def test_boxes_that_are_none_are_listed_with_the_reason(form: str, tmp_path: Pat
 
 
 def test_a_box_outside_of_its_image_or_of_few_pixels_is_an_image_that_cannot_be_read(
-    tmp_path: Path, read_samples: Contents
+    tmp_path: Path,
 ) -> None:
     scenes = [
         Scene("a", [("apple", 10, 20, 40, 40), ("leaf", 230, 30, 40, 50), ("plum", 9, 9, 3, 50)])
     ]
 
-    contents = read_samples(_open(write_coco(tmp_path, scenes)))
+    contents = read_samples(dataset_of(write_coco(tmp_path, scenes)))
 
     assert isinstance(contents["a.png#100"], bytes)
     assert contents["a.png#101"] == (
@@ -222,7 +217,7 @@ def test_a_box_outside_of_its_image_or_of_few_pixels_is_an_image_that_cannot_be_
 def test_boxes_around_the_same_object_are_named_in_a_warning(form: str, tmp_path: Path) -> None:
     boxes = [("apple", 10, 20, 40, 40), ("leaf", 10, 20, 40, 40), ("apple", 11, 20, 40, 40)]
 
-    dataset = _open(WRITERS[form](tmp_path, [Scene("a", boxes)]))
+    dataset = dataset_of(WRITERS[form](tmp_path, [Scene("a", boxes)]))
 
     first, _, third = dataset.sample_ids
     (warning,) = [each for each in dataset.warnings if "same object" in each]
@@ -231,17 +226,17 @@ def test_boxes_around_the_same_object_are_named_in_a_warning(form: str, tmp_path
 
 
 def test_images_without_boxes_are_no_samples(form: str, tmp_path: Path) -> None:
-    dataset = _open(WRITERS[form](tmp_path))
+    dataset = dataset_of(WRITERS[form](tmp_path))
 
     assert not [name for name in dataset.sample_ids if "empty" in name]
     assert "1 image has no box" in dataset.warnings
 
 
 def test_boxes_of_an_image_that_was_resized_or_is_stored_on_its_side_are_where_they_were(
-    tmp_path: Path, read_samples: Contents
+    tmp_path: Path,
 ) -> None:
     folder = write_coco(tmp_path)
-    before = read_samples(_open(folder))
+    before = read_samples(dataset_of(folder))
     with Image.open(folder / "val/a.png") as image:
         image.resize((100, 50)).save(folder / "val/a.png")
     with Image.open(folder / "val/b.png") as image:
@@ -252,7 +247,7 @@ def test_boxes_of_an_image_that_was_resized_or_is_stored_on_its_side_are_where_t
     with Image.open(folder / "val/c.png") as image:
         image.crop((0, 0, 100, 100)).save(folder / "val/c.png")
 
-    after = read_samples(_open(folder))
+    after = read_samples(dataset_of(folder))
 
     for sample_id in before:
         if sample_id.startswith("c.png"):
@@ -264,7 +259,7 @@ def test_boxes_of_an_image_that_was_resized_or_is_stored_on_its_side_are_where_t
 
 
 def test_an_image_with_many_boxes_is_decoded_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_samples: Contents
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from difficulty_service.images import crops
 
@@ -273,7 +268,7 @@ def test_an_image_with_many_boxes_is_decoded_once(
     monkeypatch.setattr(crops, "decode_to_pil", lambda *each: calls.append(each) or decode(*each))
     crops._RECENT.clear()
 
-    assert len(read_samples(_open(folder))) == 3
+    assert len(read_samples(dataset_of(folder))) == 3
 
     assert len(calls) == 1
 
@@ -286,7 +281,7 @@ def test_a_split_is_chosen_by_its_name(form: str, tmp_path: Path) -> None:
     elif form == "yolo":
         write_yolo(folder, splits=("train", "val"))
 
-    dataset = _open(folder, split="train")
+    dataset = dataset_of(folder, split="train")
 
     if form == "yolo":
         assert dataset.sample_ids[0] == "images/train/a.png#1"
@@ -294,39 +289,37 @@ def test_a_split_is_chosen_by_its_name(form: str, tmp_path: Path) -> None:
     else:
         assert len(dataset.sample_ids) == {"coco": 2, "voc": 5}[form]
     if form == "voc":
-        assert len(_open(folder).sample_ids) == 7
+        assert len(dataset_of(folder).sample_ids) == 7
     else:
         with pytest.raises(DatasetError, match="holds the splits"):
-            _open(folder)
+            dataset_of(folder)
     with pytest.raises(DatasetError, match="no split 'nowhere'"):
-        _open(folder, split="nowhere")
+        dataset_of(folder, split="nowhere")
 
 
 def test_one_file_names_a_dataset(tmp_path: Path) -> None:
     coco, yolo = write_coco(tmp_path / "coco"), write_yolo(tmp_path / "yolo")
 
     for path in (coco / "annotations/instances_val.json", yolo / "data.yaml"):
-        assert len(_open(path).sample_ids) == 7
+        assert len(dataset_of(path).sample_ids) == 7
 
 
 def test_yolo_without_a_file_that_names_classes_has_numbers(tmp_path: Path) -> None:
     folder = write_yolo(tmp_path)
     (folder / "data.yaml").unlink()
-    assert _open(folder).class_names == ("0", "1", "2")
+    assert dataset_of(folder).class_names == ("0", "1", "2")
 
     (folder / "classes.txt").write_text("apple\nleaf\nplum\n")
 
-    assert _open(folder).class_names == CATEGORIES
+    assert dataset_of(folder).class_names == CATEGORIES
 
 
-def test_yolo_reads_outlines_confidences_and_key_points(
-    tmp_path: Path, read_samples: Contents
-) -> None:
+def test_yolo_reads_outlines_confidences_and_key_points(tmp_path: Path) -> None:
     folder = write_yolo(tmp_path)
     outline = "1 0.60 0.30 0.80 0.30 0.80 0.80 0.60 0.80\n0 0.15 0.4 0.2 0.4 0.93\n"
     (folder / "labels/train/a.txt").write_text(outline)
 
-    contents = read_samples(_open(folder))
+    contents = read_samples(dataset_of(folder))
 
     assert shown(contents["images/train/a.png#1"]) == "leaf"
     assert shown(contents["images/train/a.png#2"]) == "apple"
@@ -335,7 +328,7 @@ def test_yolo_reads_outlines_confidences_and_key_points(
         file.write("kpt_shape: [2, 2]\n")
     (folder / "labels/train/a.txt").write_text("1 0.7 0.55 0.2 0.5 0.1 0.1 0.9 0.9\n")
 
-    contents = read_samples(_open(folder))
+    contents = read_samples(dataset_of(folder))
 
     with Image.open(io.BytesIO(contents["images/train/a.png#1"])) as crop:  # type: ignore[arg-type]
         assert crop.size == (60, 60)
@@ -362,8 +355,8 @@ def test_yolo_finds_the_images_of_datasets_that_were_made_elsewhere(
     (folder / "train.txt").write_text("./train/images/a.png\n/data/fruit/train/images/b.png\n")
     (folder / "data.yaml").write_text(f"{lines}nc: 1\nnames: ['apple']\n")
 
-    assert _open(folder, split="train").sample_ids == ["train/images/a.png#1"]
-    assert _open(folder, split="valid").sample_ids == ["valid/images/a.png#1"]
+    assert dataset_of(folder, split="train").sample_ids == ["train/images/a.png#1"]
+    assert dataset_of(folder, split="valid").sample_ids == ["valid/images/a.png#1"]
 
 
 def test_files_of_each_split_beside_the_images_are_found(tmp_path: Path) -> None:
@@ -379,8 +372,8 @@ def test_files_of_each_split_beside_the_images_are_found(tmp_path: Path) -> None
         for path in (voc / "Annotations").iterdir():
             shutil.copy(path, tmp_path / "both" / split)
 
-    assert len(_open(tmp_path / "robo", split="train").sample_ids) == 7
-    assert _open(tmp_path / "both", split="valid").sample_ids[0] == "valid/a.png#1"
+    assert len(dataset_of(tmp_path / "robo", split="train").sample_ids) == 7
+    assert dataset_of(tmp_path / "both", split="valid").sample_ids[0] == "valid/a.png#1"
 
 
 def test_damaged_annotations_are_an_error_that_names_the_file(tmp_path: Path) -> None:
@@ -397,7 +390,7 @@ def test_damaged_annotations_are_an_error_that_names_the_file(tmp_path: Path) ->
             continue
         path.write_text(broken)
         with pytest.raises(DatasetError, match=r"'instances_val.json' (is damaged|has no list)"):
-            _open(path)
+            dataset_of(path)
 
 
 def test_captions_are_refused_with_what_to_name_instead(tmp_path: Path) -> None:
@@ -405,7 +398,7 @@ def test_captions_are_refused_with_what_to_name_instead(tmp_path: Path) -> None:
     path.write_text('{"info": {}, "images": [], "annotations": []}')
 
     with pytest.raises(DatasetError, match="no list of categories; name a file with the boxes"):
-        _open(path)
+        dataset_of(path)
 
 
 def test_entities_of_xml_are_refused(tmp_path: Path) -> None:
@@ -413,7 +406,7 @@ def test_entities_of_xml_are_refused(tmp_path: Path) -> None:
     path = folder / "Annotations/a.xml"
     path.write_text('<!DOCTYPE a [<!ENTITY x "y">]>' + path.read_text())
 
-    assert ("Annotations/a.xml", "its boxes cannot be read: it declares entities") in _open(
+    assert ("Annotations/a.xml", "its boxes cannot be read: it declares entities") in dataset_of(
         folder
     ).skipped
 
@@ -431,19 +424,17 @@ def test_aliases_of_yaml_that_repeat_each_other_are_never_written_out(
     )
 
     with pytest.raises(DatasetError, match=r"'data\.yaml' has .* neither a .*; correct it"):
-        _open(config)
+        dataset_of(config)
 
 
-def test_links_that_lead_out_of_a_boundary_are_not_read(
-    form: str, tmp_path: Path, read_samples: Contents
-) -> None:
+def test_links_that_lead_out_of_a_boundary_are_not_read(form: str, tmp_path: Path) -> None:
     folder = WRITERS[form](tmp_path / "root/fruit")
     secret = tmp_path / "secret.png"
     path = next(folder.rglob("a.png"))
     path.rename(secret)
     path.symlink_to(secret)
 
-    contents = read_samples(_open(folder, boundary=boundary_at(str(tmp_path / "root"))))
+    contents = read_samples(dataset_of(folder, boundary=boundary_at(str(tmp_path / "root"))))
 
     reasons = [data for data in contents.values() if isinstance(data, str)]
     assert len(reasons) == 2
@@ -452,11 +443,11 @@ def test_links_that_lead_out_of_a_boundary_are_not_read(
 
 def test_limits_hold_for_boxes(form: str, tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="7 rows, the maximum is 6"):
-        _open(WRITERS[form](tmp_path), limits=TableLimits(6, 1000))
+        dataset_of(WRITERS[form](tmp_path), limits=TableLimits(6, 1000))
 
 
 def test_boxes_without_labels_are_of_one_class(form: str, tmp_path: Path) -> None:
-    dataset = _open(WRITERS[form](tmp_path), unlabelled=True)
+    dataset = dataset_of(WRITERS[form](tmp_path), unlabelled=True)
 
     assert dataset.class_names == ("unlabelled",)
     assert len(dataset.sample_ids) == 7
@@ -471,7 +462,7 @@ def test_class_folders_called_like_parts_of_such_datasets_stay_class_folders(
         write_image(tmp_path / "others" / name / "x.png", SCENES[0])
 
     assert recognition.detect_kind(str(tmp_path / "photos")) == "image-folder"
-    assert _open(tmp_path / "others").class_names == ("Annotations", "cat")
+    assert dataset_of(tmp_path / "others").class_names == ("Annotations", "cat")
 
 
 def test_archives_of_boxes_are_to_be_unpacked_or_named_by_a_uri(form: str, tmp_path: Path) -> None:
@@ -481,8 +472,8 @@ def test_archives_of_boxes_are_to_be_unpacked_or_named_by_a_uri(form: str, tmp_p
     archive = shutil.make_archive(str(tmp_path / "fruit"), "zip", folder)
 
     with pytest.raises(DatasetError, match="unpack it"):
-        _open(Path(archive))
+        dataset_of(Path(archive))
 
     split = "train" if form in ("coco", "yolo", "voc") else None
-    in_archive = open_dataset(f"zip://::{archive}", DatasetOptions(split=split))
-    assert in_archive.sample_ids == _open(folder, split=split).sample_ids
+    in_archive = dataset_of(f"zip://::{archive}", split=split)
+    assert in_archive.sample_ids == dataset_of(folder, split=split).sample_ids

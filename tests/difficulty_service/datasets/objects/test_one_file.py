@@ -2,22 +2,17 @@
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import open_dataset, recognition
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets import recognition
+from difficulty_service.datasets.sample import Dataset
 from tests.boxed_images import SCENES, shown, write_cvat, write_image, write_label_studio
-
-Contents = Callable[[Dataset], dict[str, bytes | str]]
-
-
-def _open(path: Path, split: str | None = None) -> Dataset:
-    return open_dataset(str(path), DatasetOptions(split=split))
+from tests.dataset_files import dataset_of, read_samples
 
 
 def _tasks(path: Path) -> list[dict[str, Any]]:
@@ -38,7 +33,7 @@ def _with_annotations(folder: Path, annotations: list[Mapping[str, Any]]) -> Dat
     tasks[1]["predictions"] = [{"result": first["result"]}]
     tasks[2]["drafts"] = [{"result": first["result"]}]
     path.write_text(json.dumps(tasks))
-    return _open(folder)
+    return dataset_of(folder)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +77,7 @@ def test_of_several_annotations_the_ground_truth_counts_or_else_the_newest(
     ],
 )
 def test_images_of_label_studio_are_found_beside_the_export(
-    tmp_path: Path, read_samples: Contents, address: str, path: str
+    tmp_path: Path, address: str, path: str
 ) -> None:
     export = write_label_studio(tmp_path, SCENES[:1]) / "project-1.json"
     shutil.rmtree(tmp_path / "images")
@@ -92,20 +87,20 @@ def test_images_of_label_studio_are_found_beside_the_export(
     tasks[0]["data"] = {"note": "ripe", "picture": address}
     export.write_text(json.dumps(tasks))
 
-    dataset = _open(export)
+    dataset = dataset_of(export)
 
     assert dataset.sample_ids == [f"{path}#100", f"{path}#101"]
     assert [shown(each) for each in read_samples(dataset).values()] == ["apple", "leaf"]
 
 
-def test_an_image_that_could_be_several_is_none(tmp_path: Path, read_samples: Contents) -> None:
+def test_an_image_that_could_be_several_is_none(tmp_path: Path) -> None:
     write_label_studio(tmp_path, SCENES[:1])
     shutil.move(tmp_path / "images", tmp_path / "one")
     shutil.copytree(tmp_path / "one", tmp_path / "two")
 
-    ambiguous = read_samples(_open(tmp_path))
+    ambiguous = read_samples(dataset_of(tmp_path))
     shutil.copytree(tmp_path / "one", tmp_path / "images")
-    clear = read_samples(_open(tmp_path))
+    clear = read_samples(dataset_of(tmp_path))
 
     assert {*ambiguous.values()} == {
         "several images are called '0a1b2c3d-a.png': one/a.png, two/a.png"
@@ -113,9 +108,7 @@ def test_an_image_that_could_be_several_is_none(tmp_path: Path, read_samples: Co
     assert [*clear] == ["images/a.png#100", "images/a.png#101"]
 
 
-def test_outlines_and_labels_apart_from_their_boxes_stand_for_boxes(
-    tmp_path: Path, read_samples: Contents
-) -> None:
+def test_outlines_and_labels_apart_from_their_boxes_stand_for_boxes(tmp_path: Path) -> None:
     path = write_label_studio(tmp_path / "label-studio", SCENES[:1]) / "project-1.json"
     tasks = _tasks(path)
     apple, leaf = tasks[0]["annotations"][0]["result"]
@@ -134,16 +127,14 @@ def test_outlines_and_labels_apart_from_their_boxes_stand_for_boxes(
     xml.write_text(xml.read_text()[:start] + polygon + xml.read_text()[end + len("</box>") :])
 
     for folder in (path.parent, xml.parent):
-        dataset = _open(folder)
+        dataset = dataset_of(folder)
         contents = [*read_samples(dataset).values()]
         assert not dataset.skipped
         assert [shown(each) for each in contents] == ["apple", "leaf"]
         assert [dataset.class_names[each] for each in dataset.labels] == ["apple", "leaf"]
 
 
-def test_subsets_of_cvat_are_splits_whose_images_are_in_their_folders(
-    tmp_path: Path, read_samples: Contents
-) -> None:
+def test_subsets_of_cvat_are_splits_whose_images_are_in_their_folders(tmp_path: Path) -> None:
     path = write_cvat(tmp_path) / "annotations.xml"
     text = path.read_text()
     for name, subset in (("a", "Train"), ("b", "Test")):
@@ -152,7 +143,7 @@ def test_subsets_of_cvat_are_splits_whose_images_are_in_their_folders(
         (tmp_path / f"images/{name}.png").rename(tmp_path / f"images/{subset}/x.png")
     path.write_text(text)
 
-    train, every = _open(tmp_path, "Train"), _open(path)
+    train, every = dataset_of(tmp_path, split="Train"), dataset_of(path)
 
     assert train.sample_ids == ["images/Train/x.png#1", "images/Train/x.png#2"]
     assert len(every.sample_ids) == 7
@@ -161,7 +152,7 @@ def test_subsets_of_cvat_are_splits_whose_images_are_in_their_folders(
     revision = train.revise({"images/Train/x.png#1": None, "images/Test/x.png#1": None})
     assert revision.unknown == ["images/Test/x.png#1"]
     with pytest.raises(DatasetError, match="no split 'val'"):
-        _open(tmp_path, "val")
+        dataset_of(tmp_path, split="val")
 
 
 def test_several_exports_in_a_folder_are_chosen_by_name_and_one_has_no_splits(
@@ -169,12 +160,12 @@ def test_several_exports_in_a_folder_are_chosen_by_name_and_one_has_no_splits(
 ) -> None:
     write_label_studio(tmp_path)
     with pytest.raises(DatasetError, match="split"):
-        _open(tmp_path, "train")
+        dataset_of(tmp_path, split="train")
     shutil.copy(tmp_path / "project-1.json", tmp_path / "project-2.json")
 
     with pytest.raises(DatasetError, match="holds the splits"):
-        _open(tmp_path)
-    assert len(_open(tmp_path, "project-2").sample_ids) == 7
+        dataset_of(tmp_path)
+    assert len(dataset_of(tmp_path, split="project-2").sample_ids) == 7
 
 
 def test_exports_without_regions_and_of_videos_are_not_taken_for_boxes(tmp_path: Path) -> None:
@@ -186,7 +177,7 @@ def test_exports_without_regions_and_of_videos_are_not_taken_for_boxes(tmp_path:
 
     assert recognition.detect_kind(str(folder)) == "image-folder"
     with pytest.raises(DatasetError, match="has tracks of a video; export it from CVAT as"):
-        _open(xml)
+        dataset_of(xml)
 
 
 @pytest.mark.parametrize(
@@ -198,11 +189,11 @@ def test_tasks_that_are_none_are_an_error_that_names_the_file(tmp_path: Path, br
     text = path.read_text()
     path.write_text(text.rstrip()[:-1] + f", {broken[1:]}" if broken != "{}" else text + "x")
     if broken == "{}":  # what follows the list is not read, as in COCO
-        assert len(_open(path).sample_ids) == 7
+        assert len(dataset_of(path).sample_ids) == 7
         return
 
     with pytest.raises(DatasetError, match=r"'project-1.json' is damaged"):
-        _open(path)
+        dataset_of(path)
 
 
 def test_xml_that_is_damaged_declares_entities_or_is_wide_is_an_error(tmp_path: Path) -> None:
@@ -213,7 +204,7 @@ def test_xml_that_is_damaged_declares_entities_or_is_wide_is_an_error(tmp_path: 
     for broken in (text[:-30], entity, text.replace("<meta>", "<meta>" + "<a>" * 99)):
         path.write_text(broken)
         with pytest.raises(DatasetError, match=r"'annotations.xml' is damaged"):
-            _open(path)
+            dataset_of(path)
 
 
 def _as_others_write(folder: Path, labels: int = 0) -> Path:
@@ -230,7 +221,7 @@ def test_cvat_of_other_programs_is_recognised_by_its_images(tmp_path: Path, labe
     path = _as_others_write(tmp_path, labels)
 
     assert recognition.detect_kind(str(tmp_path)) == recognition.detect_kind(str(path)) == "cvat"
-    dataset = _open(tmp_path)
+    dataset = dataset_of(tmp_path)
     assert len(dataset.sample_ids) == 7
     assert dataset.revise is not None
     (content,) = dataset.revise({dataset.sample_ids[0]: "plum"}).changed.values()

@@ -3,7 +3,6 @@
 import io
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +10,12 @@ import pytest
 from PIL import Image, ImageOps
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.images.crops import Crop
 from tests.boxed_images import COLOURS, HEIGHT, WIDTH, WRITERS, image_ids
+from tests.dataset_files import dataset_of, read_samples
 
 TRIANGLE = ((10, 60), (50, 60), (30, 20))
 """Outline of the first box, which goes from (10, 20) to (50, 60)."""
-
-Contents = Callable[[Dataset], dict[str, bytes | str]]
 
 
 def in_coco(folder: Path) -> None:
@@ -66,13 +62,11 @@ OUTLINED = {
 
 
 @pytest.mark.parametrize("form", OUTLINED)
-def test_what_is_outside_of_an_outline_becomes_grey(
-    form: str, tmp_path: Path, read_samples: Contents
-) -> None:
+def test_what_is_outside_of_an_outline_becomes_grey(form: str, tmp_path: Path) -> None:
     folder = WRITERS[form](tmp_path / "fruit")
     OUTLINED[form](folder)
-    plain = open_dataset(str(folder), DatasetOptions())
-    outlined = open_dataset(str(folder), DatasetOptions(outlines=True))
+    plain = dataset_of(folder)
+    outlined = dataset_of(folder, outlines=True)
     first = plain.sample_ids[0]
 
     before, after = (pixels(read_samples(each)[first]) for each in (plain, outlined))
@@ -103,9 +97,9 @@ def test_outlines_are_asked_for_where_there_are_some(tmp_path: Path) -> None:
     Image.new("RGB", (8, 8)).save(tmp_path / "photos" / "cat" / "a.png")
 
     with pytest.raises(DatasetError, match=r"no box of .* has an outline"):
-        open_dataset(str(boxes), DatasetOptions(outlines=True))
+        dataset_of(boxes, outlines=True)
     with pytest.raises(DatasetError, match="outlines are those of objects in boxes"):
-        open_dataset(str(tmp_path / "photos"), DatasetOptions(outlines=True))
+        dataset_of(tmp_path / "photos", outlines=True)
 
 
 @pytest.mark.parametrize("turn", [5, 6, 7, 8])

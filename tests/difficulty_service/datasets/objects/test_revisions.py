@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from difficulty_service.base.errors import CleaningError
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import DatasetOptions, Revision
+from difficulty_service.datasets.sample import Revision
 from tests.boxed_images import (
     SCENES,
     WITH_IDS,
@@ -23,12 +22,13 @@ from tests.boxed_images import (
     write_voc,
     write_yolo,
 )
+from tests.dataset_files import dataset_of
 
 
 def _revise(
     location: Path, changes: Mapping[str, str | None], split: str | None = None
 ) -> Revision:
-    dataset = open_dataset(str(location), DatasetOptions(split=split))
+    dataset = dataset_of(location, split=split)
     assert dataset.revise is not None
     return dataset.revise(changes)
 
@@ -186,7 +186,7 @@ def test_a_revised_dataset_is_read_with_the_decisions(form: str, tmp_path: Path)
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         (out / name).write_bytes(revision.changed.get(name) or (folder / name).read_bytes())
 
-    dataset = open_dataset(str(out), DatasetOptions())
+    dataset = dataset_of(out)
 
     assert len(dataset.sample_ids) == sum(len(scene.boxes) for scene in SCENES) - 1
     assert dataset.class_names[dataset.labels[0]] == "plum"

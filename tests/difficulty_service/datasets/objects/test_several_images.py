@@ -1,15 +1,13 @@
 """Tasks of Label Studio with several images, and images that are listed twice in other formats."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from tests.boxed_images import (
     SCENES,
     shown,
@@ -18,13 +16,9 @@ from tests.boxed_images import (
     write_label_studio,
     write_voc,
 )
+from tests.dataset_files import dataset_of, read_samples
 
-Contents = Callable[[Dataset], dict[str, bytes | str]]
 Json = dict[str, Any]
-
-
-def _open(path: Path) -> Dataset:
-    return open_dataset(str(path), DatasetOptions())
 
 
 def _task(folder: Path, data: Mapping[str, object], *results: Mapping[str, object]) -> Path:
@@ -59,23 +53,21 @@ def _task(folder: Path, data: Mapping[str, object], *results: Mapping[str, objec
     ],
 )
 def test_a_region_is_on_the_image_that_its_tag_shows(
-    tmp_path: Path, read_samples: Contents, data: Mapping[str, str], tag: str
+    tmp_path: Path, data: Mapping[str, str], tag: str
 ) -> None:
-    dataset = _open(_task(tmp_path, data, {"to_name": tag}))
+    dataset = dataset_of(_task(tmp_path, data, {"to_name": tag}))
 
     assert dataset.sample_ids[0] == "images/a.png#r0"
     assert shown(read_samples(dataset)["images/a.png#r0"]) == "apple"
     assert not dataset.skipped
 
 
-def test_regions_of_one_task_are_on_their_own_images_each_with_its_size(
-    tmp_path: Path, read_samples: Contents
-) -> None:
+def test_regions_of_one_task_are_on_their_own_images_each_with_its_size(tmp_path: Path) -> None:
     data = {"left": "/d/left.png", "right": "/d/a.png"}
     small = {"to_name": "left", "original_width": 100, "original_height": 50}
     path = _task(tmp_path, data, small, {"to_name": "right"}, {"to_name": "right", "id": "r0"})
 
-    dataset = _open(path)
+    dataset = dataset_of(path)
 
     assert dataset.sample_ids[:3] == ["images/left.png#r0", "images/a.png#r1", "images/a.png#r0"]
     assert dataset.scenes is not None
@@ -90,7 +82,7 @@ def test_regions_of_one_task_are_on_their_own_images_each_with_its_size(
 def test_pages_are_images_of_their_own(tmp_path: Path) -> None:
     data = {"pages": ["/d/left.png", "/d/a.png", "/d/right.png"]}
 
-    dataset = _open(
+    dataset = dataset_of(
         _task(tmp_path, data, {"item_index": 1}, {"item_index": 0}, {}, {"item_index": 3})
     )
 
@@ -107,7 +99,7 @@ def test_pages_are_images_of_their_own(tmp_path: Path) -> None:
 def test_a_region_that_may_be_on_several_images_is_listed_and_not_guessed(tmp_path: Path) -> None:
     data = {"before": "/d/left.png", "after": "/d/right.png"}
 
-    dataset = _open(_task(tmp_path, data, {"to_name": "canvas"}))
+    dataset = dataset_of(_task(tmp_path, data, {"to_name": "canvas"}))
 
     reason = (
         "its task has several images (before, after), and none is called 'canvas' as its tag is"
@@ -119,19 +111,17 @@ def test_a_region_that_may_be_on_several_images_is_listed_and_not_guessed(tmp_pa
 def test_answers_about_a_text_do_not_make_it_an_image(tmp_path: Path) -> None:
     answer = {"type": "choices", "value": {"choices": ["ripe"]}, "to_name": "note"}
 
-    dataset = _open(
+    dataset = dataset_of(
         _task(tmp_path, {"note": "green", "scan": "/d/a.png"}, {"to_name": "x"}, answer)
     )
 
     assert dataset.sample_ids[0] == "images/a.png#r0"
 
 
-def test_regions_that_do_not_say_the_size_of_their_image_are_shares_of_it(
-    tmp_path: Path, read_samples: Contents
-) -> None:
+def test_regions_that_do_not_say_the_size_of_their_image_are_shares_of_it(tmp_path: Path) -> None:
     sizes = {"original_width": None, "original_height": None}
 
-    dataset = _open(_task(tmp_path, {"image": "/d/a.png"}, sizes))
+    dataset = dataset_of(_task(tmp_path, {"image": "/d/a.png"}, sizes))
 
     assert shown(read_samples(dataset)["images/a.png#r0"]) == "apple"
 
@@ -150,7 +140,7 @@ def _cvat(folder: Path, subsets: Mapping[str, str]) -> Path:
 def test_frames_of_several_tasks_that_are_called_alike_are_skipped_and_others_are_read(
     tmp_path: Path,
 ) -> None:
-    dataset = _open(_cvat(tmp_path, {"a": "", "b": ""}))
+    dataset = dataset_of(_cvat(tmp_path, {"a": "", "b": ""}))
 
     assert dataset.sample_ids == ["images/c.png#1", "images/c.png#2"]
     assert len(dataset.skipped) == 5
@@ -163,13 +153,11 @@ def test_frames_of_several_tasks_that_are_called_alike_are_skipped_and_others_ar
     assert bytes(revision.changed["annotations.xml"]).count(b"<box") == 6  # type: ignore[arg-type]
 
 
-def test_frames_of_two_subsets_that_are_called_alike_are_read_by_one_subset(
-    tmp_path: Path, read_samples: Contents
-) -> None:
+def test_frames_of_two_subsets_that_are_called_alike_are_read_by_one_subset(tmp_path: Path) -> None:
     path = _cvat(tmp_path, {"a": "Train", "b": "Test"})
 
-    every = _open(path)
-    train = open_dataset(str(path), DatasetOptions(split="Train"))
+    every = dataset_of(path)
+    train = dataset_of(path, split="Train")
 
     assert every.sample_ids == ["images/c.png#1", "images/c.png#2"]
     (reason,) = {reason for _, reason in every.skipped}
@@ -182,7 +170,7 @@ def test_a_split_of_an_export_without_subsets_is_refused_with_what_works(tmp_pat
     path = write_cvat(tmp_path) / "annotations.xml"
 
     with pytest.raises(DatasetError, match="has no subsets; leave out split"):
-        open_dataset(str(path), DatasetOptions(split="train"))
+        dataset_of(path, split="train")
 
 
 def test_an_image_that_two_files_of_voc_are_about_is_skipped(tmp_path: Path) -> None:
@@ -193,7 +181,7 @@ def test_an_image_that_two_files_of_voc_are_about_is_skipped(tmp_path: Path) -> 
         "<annotation><filename>c.png</filename></annotation>"
     )
 
-    dataset = _open(folder)
+    dataset = dataset_of(folder)
 
     assert [name.partition("#")[0] for name in dataset.sample_ids] == [
         *["JPEGImages/b.png"] * 3,
@@ -207,14 +195,12 @@ def test_an_image_that_two_files_of_voc_are_about_is_skipped(tmp_path: Path) -> 
     assert dataset.revise({"JPEGImages/a.png#1": None}).unknown == ["JPEGImages/a.png#1"]
 
 
-def test_two_tasks_whose_images_may_be_one_are_not_put_together(
-    tmp_path: Path, read_samples: Contents
-) -> None:
+def test_two_tasks_whose_images_may_be_one_are_not_put_together(tmp_path: Path) -> None:
     path = write_label_studio(tmp_path, SCENES[:3]) / "project-1.json"
     text = path.read_text().replace("0a1b2c3d-b.png", "ffffffff-a.png")
     path.write_text(text)
 
-    contents = read_samples(_open(path))
+    contents = read_samples(dataset_of(path))
 
     assert [name for name, each in contents.items() if isinstance(each, bytes)] == [
         "images/c.png#105",

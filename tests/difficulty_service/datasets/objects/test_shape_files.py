@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import Dataset, DatasetOptions, TableLimits
+from difficulty_service.datasets.sample import TableLimits
 from tests.boxed_images import HEIGHT, SCENES, WIDTH, Box, shown, write_image, write_yolo
+from tests.dataset_files import dataset_of, read_samples
 
-Contents = Callable[[Dataset], dict[str, bytes | str]]
 Json = dict[str, Any]
 
 BOXED = SCENES[:3]
@@ -86,8 +85,7 @@ def write_createml(folder: Path) -> Path:
     return folder
 
 
-def read(location: Path, **options: object) -> Dataset:
-    return open_dataset(str(location), DatasetOptions(**options))  # type: ignore[arg-type]
+# type: ignore[arg-type]
 
 
 WRITERS: Mapping[str, Callable[[Path], Path]] = {
@@ -98,8 +96,8 @@ WRITERS: Mapping[str, Callable[[Path], Path]] = {
 
 
 @pytest.mark.parametrize("form", list(WRITERS))
-def test_shapes_are_read_as_boxes(tmp_path: Path, read_samples: Contents, form: str) -> None:
-    dataset = read(WRITERS[form](tmp_path))
+def test_shapes_are_read_as_boxes(tmp_path: Path, form: str) -> None:
+    dataset = dataset_of(WRITERS[form](tmp_path))
 
     assert dataset.format == form
     assert dataset.noun == "object"
@@ -111,7 +109,7 @@ def test_shapes_are_read_as_boxes(tmp_path: Path, read_samples: Contents, form: 
 @pytest.mark.parametrize("form", list(WRITERS))
 def test_only_the_shapes_that_somebody_decided_about_differ(tmp_path: Path, form: str) -> None:
     folder = WRITERS[form](tmp_path)
-    before = read(folder)
+    before = dataset_of(folder)
     assert before.revise is not None
     first, second = before.sample_ids[0], before.sample_ids[2]
 
@@ -121,7 +119,7 @@ def test_only_the_shapes_that_somebody_decided_about_differ(tmp_path: Path, form
     for name, content in revision.changed.items():
         assert isinstance(content, bytes)
         (folder / name).write_bytes(content)
-    after = read(folder)
+    after = dataset_of(folder)
     names = [after.class_names[label] for label in after.labels]
     assert names == ['a "ripe" pear', EXPECTED[1], *EXPECTED[3:]]
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
@@ -130,9 +128,9 @@ def test_only_the_shapes_that_somebody_decided_about_differ(tmp_path: Path, form
 
 @pytest.mark.parametrize("annotations", ["annotations", "labels", "json"])
 def test_files_of_labelme_in_a_folder_of_their_own_find_their_images(
-    tmp_path: Path, read_samples: Contents, annotations: str
+    tmp_path: Path, annotations: str
 ) -> None:
-    dataset = read(write_labelme(tmp_path, annotations))
+    dataset = dataset_of(write_labelme(tmp_path, annotations))
 
     assert dataset.sample_ids[0] == "images/a.png#1"
     assert [shown(each) for each in read_samples(dataset).values()] == EXPECTED
@@ -143,14 +141,14 @@ def test_splits_of_labelme_are_chosen(tmp_path: Path) -> None:
         write_labelme(tmp_path / split)
 
     with pytest.raises(DatasetError, match="holds the splits"):
-        read(tmp_path)
-    assert read(tmp_path, split="train").sample_ids[0] == "train/a.png#1"
+        dataset_of(tmp_path)
+    assert dataset_of(tmp_path, split="train").sample_ids[0] == "train/a.png#1"
 
 
 def test_a_polygon_is_an_outline(tmp_path: Path) -> None:
     folder = write_labelme(tmp_path)
 
-    assert read(folder, outlines=True).fingerprint != read(folder).fingerprint
+    assert dataset_of(folder, outlines=True).fingerprint != dataset_of(folder).fingerprint
 
 
 def test_a_circle_is_the_box_around_it_and_lines_and_points_are_listed(tmp_path: Path) -> None:
@@ -162,7 +160,7 @@ def test_a_circle_is_the_box_around_it_and_lines_and_points_are_listed(tmp_path:
     ]
     (tmp_path / "a.json").write_text(labelme(shapes, "a.png"))
 
-    dataset = read(tmp_path)
+    dataset = dataset_of(tmp_path)
 
     assert dataset.scenes is not None
     assert dataset.scenes.sides[0].tolist() == [-30, -30, 70, 70]
@@ -172,16 +170,14 @@ def test_a_circle_is_the_box_around_it_and_lines_and_points_are_listed(tmp_path:
     ]
 
 
-def test_an_image_that_is_only_in_the_json_is_read_from_there(
-    tmp_path: Path, read_samples: Contents
-) -> None:
+def test_an_image_that_is_only_in_the_json_is_read_from_there(tmp_path: Path) -> None:
     write_labelme(tmp_path)
     data = base64.b64encode((tmp_path / "a.png").read_bytes()).decode()
     (tmp_path / "a.png").unlink()
     shapes = [labelme_shape(box) for box in SCENES[0].boxes]
     (tmp_path / "a.json").write_text(labelme(shapes, "a.png", imageData=data))
 
-    dataset = read(tmp_path)
+    dataset = dataset_of(tmp_path)
 
     assert [shown(each) for each in read_samples(dataset).values()] == EXPECTED
 
@@ -200,7 +196,7 @@ def test_flags_of_images_without_shapes_are_labels_of_images(tmp_path: Path) -> 
         write_image(tmp_path / f"{scene.name}.png", scene)
         (tmp_path / f"{scene.name}.json").write_text(labelme([], f"{scene.name}.png", flags=flags))
 
-    dataset = read(tmp_path)
+    dataset = dataset_of(tmp_path)
 
     assert dataset.noun == "image"
     assert dict(zip(dataset.sample_ids, dataset.labels.tolist(), strict=True)) == {
@@ -219,7 +215,7 @@ def test_a_damaged_file_is_listed(tmp_path: Path) -> None:
     text = (tmp_path / "a.json").read_text()
     (tmp_path / "a.json").write_text(text[:-40])
 
-    dataset = read(tmp_path)
+    dataset = dataset_of(tmp_path)
 
     assert len(dataset.labels) == len(EXPECTED) - 2
     assert dataset.skipped[0][0] == "a.json"
@@ -230,9 +226,9 @@ def test_the_annotations_of_other_formats_come_first(tmp_path: Path) -> None:
     write_yolo(tmp_path)
     (tmp_path / "a.json").write_text(labelme([labelme_shape(SCENES[0].boxes[0])], "a.png"))
 
-    assert read(tmp_path).format == "yolo"
+    assert dataset_of(tmp_path).format == "yolo"
 
 
 def test_shapes_of_people_who_are_not_trusted_are_limited(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="the maximum is 3"):
-        read(write_labelme(tmp_path), limits=TableLimits(3, 10_000))
+        dataset_of(write_labelme(tmp_path), limits=TableLimits(3, 10_000))

@@ -7,16 +7,13 @@ import pytest
 
 from difficulty_service.analyses.missing_boxes.find import find_windows
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import open_dataset, recognition
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets import recognition
+from difficulty_service.datasets.sample import Dataset
 from difficulty_service.settings.command_options import MissingOptions
 from tests.boxed_images import write_voc
+from tests.dataset_files import dataset_of
 
 pytestmark = pytest.mark.analysis("missing_boxes")
-
-
-def _open(folder: Path, split: str | None = None) -> Dataset:
-    return open_dataset(str(folder), DatasetOptions(split=split))
 
 
 def _images(dataset: Dataset) -> list[str]:
@@ -53,7 +50,7 @@ def test_a_line_of_a_list_is_the_path_of_an_image(tmp_path: Path, path: str, lin
     _moved(folder, "a", path)
     (folder / "ImageSets/Main/train.txt").write_text(f"{line}\n", encoding="utf-8")
 
-    dataset = _open(folder, "train")
+    dataset = dataset_of(folder, split="train")
 
     assert _images(dataset) == [f"JPEGImages/{path}.png"]
     assert not dataset.skipped
@@ -69,10 +66,10 @@ def test_lists_of_a_class_are_no_splits_and_others_with_a_line_below_are(tmp_pat
     _moved(folder, "c", "c 1")
 
     with pytest.raises(DatasetError, match=r"choose one of \['day_val', 'train_2024'\]"):
-        _open(folder, "apple_train")
+        dataset_of(folder, split="apple_train")
 
-    assert _images(_open(folder, "train_2024")) == ["JPEGImages/b.png"]
-    assert _images(_open(folder, "day_val")) == ["JPEGImages/c 1.png"]
+    assert _images(dataset_of(folder, split="train_2024")) == ["JPEGImages/b.png"]
+    assert _images(dataset_of(folder, split="day_val")) == ["JPEGImages/c 1.png"]
 
 
 def test_lines_without_a_file_or_with_several_are_listed(tmp_path: Path) -> None:
@@ -81,7 +78,7 @@ def test_lines_without_a_file_or_with_several_are_listed(tmp_path: Path) -> None
     _moved(folder, "b", "day2/x")
     (folder / "ImageSets/Main/train.txt").write_text("x\nc\ngone\nday3/c2\n")
 
-    dataset = _open(folder, "train")
+    dataset = dataset_of(folder, split="train")
 
     assert _images(dataset) == ["JPEGImages/c.png"]
     file = "'ImageSets/Main/train.txt'"
@@ -104,7 +101,7 @@ def test_images_without_annotations_have_no_box_and_are_searched_for_missing_one
     shutil.copy(folder / "JPEGImages/a.png", folder / "JPEGImages/day2/new.png")
     (folder / "ImageSets/Main/train.txt").write_text("a\nempty\n")
 
-    every, train = _open(folder), _open(folder, "train")
+    every, train = dataset_of(folder), dataset_of(folder, split="train")
 
     assert every.scenes is not None
     assert train.scenes is not None
@@ -120,7 +117,7 @@ def test_an_image_whose_annotations_are_damaged_is_not_one_without_boxes(tmp_pat
     folder = write_voc(tmp_path)
     (folder / "Annotations/b.xml").write_text("<annotation><object>")
 
-    dataset = _open(folder)
+    dataset = dataset_of(folder)
 
     assert dataset.scenes is not None
     assert "JPEGImages/b.png" not in dataset.scenes.names
@@ -130,12 +127,12 @@ def test_a_split_is_refused_where_there_are_no_lists_or_none_of_boxes(tmp_path: 
     folder = write_voc(tmp_path)
     (folder / "ImageSets/Main/val.txt").write_text("gone\n")
     with pytest.raises(DatasetError, match="has annotations; leave out split to read all"):
-        _open(folder, "val")
+        dataset_of(folder, split="val")
     shutil.rmtree(folder / "ImageSets")
 
     with pytest.raises(DatasetError, match="no lists of splits in ImageSets/Main; leave out split"):
-        _open(folder, "val")
-    assert len(_open(folder).sample_ids) == 7
+        dataset_of(folder, split="val")
+    assert len(dataset_of(folder).sample_ids) == 7
 
 
 OUTLINE = "<object><name>apple</name>{}<polygon><pt><x>1</x><y>1</y></pt></polygon></object>"

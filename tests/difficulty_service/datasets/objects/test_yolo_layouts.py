@@ -1,27 +1,21 @@
 """YOLO as people and tools lay it out: where texts are, the images of a split, and the classes."""
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from difficulty_service.base.errors import CleaningError, DatasetError
-from difficulty_service.datasets import open_dataset, recognition
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets import recognition
 from tests.boxed_images import CATEGORIES, SCENES, shown, write_image, write_yolo
-
-Contents = Callable[[Dataset], dict[str, bytes | str]]
+from tests.dataset_files import dataset_of, read_samples
 
 APPLE = "0 0.150000 0.400000 0.200000 0.400000\n"
 """The apple of the first scene."""
 
 LEAF = "1 0.700000 0.550000 0.200000 0.500000\n"
 """Its leaf."""
-
-
-def _open(folder: Path, split: str | None = None) -> Dataset:
-    return open_dataset(str(folder), DatasetOptions(split=split))
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> Path:
@@ -52,10 +46,10 @@ def _write(folder: Path, files: Mapping[str, str]) -> Path:
     ],
 )
 def test_the_text_of_an_image_is_found_wherever_tools_put_it(
-    tmp_path: Path, read_samples: Contents, image: str, text: str
+    tmp_path: Path, image: str, text: str
 ) -> None:
     files = {image: "", text: APPLE, "data.yaml": "names: [apple]\nnc: 1\ntrain: .\n"}
-    named = _open(_write(tmp_path / "named", files))
+    named = dataset_of(_write(tmp_path / "named", files))
     found = [shown(each) for each in read_samples(named).values()]
 
     assert named.sample_ids == [f"{image}#1"]
@@ -79,13 +73,13 @@ def test_boxes_without_a_file_about_them_are_recognised(
     folder = _write(tmp_path, {image: "", text: APPLE})
 
     assert recognition.detect_kind(str(folder)) == "yolo"
-    assert len(_open(folder).sample_ids) == 1
+    assert len(dataset_of(folder).sample_ids) == 1
 
 
 def test_descriptions_beside_images_are_no_boxes(tmp_path: Path) -> None:
     files = {"images/a.png": "", "images/a.txt": "a red apple", "labels/a.txt": APPLE}
 
-    assert _open(_write(tmp_path / "both", files)).sample_ids == ["images/a.png#1"]
+    assert dataset_of(_write(tmp_path / "both", files)).sample_ids == ["images/a.png#1"]
     del files["labels/a.txt"]
     folder = _write(tmp_path / "alone", files)
     assert recognition.detect_kind(str(folder)) == "image-folder"
@@ -130,7 +124,7 @@ def test_an_image_with_two_texts_that_differ_is_listed_and_others_are_read(tmp_p
     files |= {"images/a.txt": APPLE, "labels/a.txt": LEAF}
     files |= {"images/b.txt": APPLE, "labels/b.txt": APPLE.rstrip(), "labels/c.txt": LEAF}
 
-    dataset = _open(_write(tmp_path, files))
+    dataset = dataset_of(_write(tmp_path, files))
 
     assert dataset.sample_ids == ["images/b.png#1", "images/c.png#1"]
     assert dataset.skipped == [
@@ -141,21 +135,21 @@ def test_an_image_with_two_texts_that_differ_is_listed_and_others_are_read(tmp_p
 @pytest.mark.parametrize("name", ["train", "val", "valid", "test", "classes"])
 def test_an_image_called_like_a_list_keeps_its_boxes(tmp_path: Path, name: str) -> None:
     files = {f"{name}.png": "", f"{name}.txt": APPLE, "b.png": "", "b.txt": LEAF}
-    beside = _open(_write(tmp_path / "beside", files | {"obj.names": "apple\nleaf\n"}))
+    beside = dataset_of(_write(tmp_path / "beside", files | {"obj.names": "apple\nleaf\n"}))
     apart = _write(tmp_path / "apart", {})
     for path, text in files.items():
         _write(apart, {f"{'images' if path.endswith('png') else 'labels'}/{path}": text})
 
     assert beside.sample_ids == ["b.png#1", f"{name}.png#1"]
     assert beside.class_names == ("apple", "leaf")
-    assert _open(apart).sample_ids == ["images/b.png#1", f"images/{name}.png#1"]
+    assert dataset_of(apart).sample_ids == ["images/b.png#1", f"images/{name}.png#1"]
 
 
 def test_a_list_beside_an_image_of_its_name_is_still_a_list(tmp_path: Path) -> None:
     files = {"train.png": "", "a.png": "", "a.txt": APPLE, "train.txt": "a.png\n"}
     files["data.yaml"] = "names: [apple]\ntrain: train.txt\n"
 
-    assert _open(_write(tmp_path, files)).sample_ids == ["a.png#1"]
+    assert dataset_of(_write(tmp_path, files)).sample_ids == ["a.png#1"]
 
 
 def test_a_mark_of_the_encoding_belongs_to_no_line_name_or_path(tmp_path: Path) -> None:
@@ -167,7 +161,7 @@ def test_a_mark_of_the_encoding_belongs_to_no_line_name_or_path(tmp_path: Path) 
     lists = _write(tmp_path / "lists", files | {"train.txt": f"{mark}images/a.png\n"})
 
     for folder, number in ((names, 3), (lists, 2)):
-        dataset = _open(folder)
+        dataset = dataset_of(folder)
         assert dataset.class_names == ("apple", "leaf")
         assert len(dataset.sample_ids) == number
         assert not dataset.skipped
@@ -187,7 +181,7 @@ def test_keys_of_data_yaml_that_are_not_used_may_hold_anything(tmp_path: Path) -
     points = " 0.1 0.1 2 0.9 0.9 1\n"
     (folder / "labels/train/a.txt").write_text(APPLE.rstrip() + points)
 
-    dataset = _open(folder)
+    dataset = dataset_of(folder)
 
     assert dataset.class_names == CATEGORIES
     assert dataset.scenes is not None
@@ -198,7 +192,7 @@ def test_classes_of_data_yaml_are_called_as_they_are_written(tmp_path: Path) -> 
     folder = write_yolo(tmp_path)
     (folder / "data.yaml").write_text("train: images/train\nnames: [yes, 007, 1_0]\n")
 
-    assert _open(folder).class_names == ("yes", "007", "1_0")
+    assert dataset_of(folder).class_names == ("yes", "007", "1_0")
 
 
 @pytest.mark.parametrize("name", ["data.yaml", "data.yml", "fruit.yaml"])
@@ -207,7 +201,7 @@ def test_a_data_yaml_without_splits_names_the_classes(tmp_path: Path, name: str)
     folder = _write(tmp_path, files)
 
     for location in (folder, folder / name):
-        dataset = _open(location)
+        dataset = dataset_of(location)
         assert dataset.class_names == ("apple", "leaf")
         assert dataset.labels.tolist() == [1]
         assert dataset.revise is not None
@@ -220,14 +214,14 @@ def test_a_number_of_classes_without_names_makes_them_up_as_ultralytics_does(
 ) -> None:
     files = {"images/a.png": "", "labels/a.txt": LEAF, "data.yaml": "nc: 3\ntrain: images\n"}
     folder = _write(tmp_path, files)
-    dataset = _open(folder)
+    dataset = dataset_of(folder)
     assert dataset.class_names == ("class_0", "class_1", "class_2")
     assert dataset.revise is not None
     with pytest.raises(CleaningError, match=r"write them into data\.yaml as names"):
         dataset.revise({"images/a.png#1": "plum"})
 
     _write(folder, {"classes.txt": "apple\nleaf\nplum\n"})
-    named = _open(folder)
+    named = dataset_of(folder)
     assert named.class_names == CATEGORIES
     assert named.revise is not None
     changed = named.revise({"images/a.png#1": "kiwi"}).changed
@@ -238,7 +232,7 @@ def test_a_number_of_classes_without_names_makes_them_up_as_ultralytics_does(
 def test_a_number_of_classes_beyond_all_reason_is_none(tmp_path: Path) -> None:
     files = {"images/a.png": "", "labels/a.txt": LEAF, "data.yaml": "nc: 999999999\ntrain: images"}
 
-    assert _open(_write(tmp_path, files)).class_names == ("1",)
+    assert dataset_of(_write(tmp_path, files)).class_names == ("1",)
 
 
 @pytest.mark.parametrize("key", ["val", "valid", "validation"])
@@ -248,8 +242,8 @@ def test_every_word_for_a_split_is_one_in_data_yaml(tmp_path: Path, key: str) ->
     path.write_text(path.read_text().replace("held:", f"{key}:"))
 
     with pytest.raises(DatasetError, match="holds the splits"):
-        _open(folder)
-    assert _open(folder, "validation").sample_ids[0] == "images/held/a.png#1"
+        dataset_of(folder)
+    assert dataset_of(folder, split="validation").sample_ids[0] == "images/held/a.png#1"
 
 
 def test_a_damaged_data_yaml_is_an_error_and_not_left_out(tmp_path: Path) -> None:
@@ -257,7 +251,7 @@ def test_a_damaged_data_yaml_is_an_error_and_not_left_out(tmp_path: Path) -> Non
     (folder / "data.yaml").write_text("names: [apple\ntrain: images/train\n")
 
     with pytest.raises(DatasetError, match=r"'data\.yaml' is damaged"):
-        _open(folder)
+        dataset_of(folder)
 
 
 @pytest.mark.parametrize(
@@ -278,9 +272,9 @@ def test_folders_of_splits_are_not_read_together(tmp_path: Path, first: str, sec
 
     assert recognition.detect_kind(str(folder)) == "yolo"
     with pytest.raises(DatasetError, match="holds the splits"):
-        _open(folder)
-    assert _open(folder, "train").sample_ids == [f"{first}#1"]
-    assert _open(folder, "val").sample_ids == [f"{second}#1"]
+        dataset_of(folder)
+    assert dataset_of(folder, split="train").sample_ids == [f"{first}#1"]
+    assert dataset_of(folder, split="val").sample_ids == [f"{second}#1"]
 
 
 def _with_lists(folder: Path) -> Path:
@@ -296,8 +290,8 @@ def test_lists_that_obj_data_names_are_splits(tmp_path: Path) -> None:
     (folder / "obj.data").write_text(text)
 
     with pytest.raises(DatasetError, match=r"holds the splits \['train', 'valid'\]"):
-        _open(folder)
-    train = _open(folder / "obj.data", "train")
+        dataset_of(folder)
+    train = dataset_of(folder / "obj.data", split="train")
 
     assert train.sample_ids == ["obj/a.png#1"]
     assert train.class_names == ("apple", "leaf")
@@ -305,7 +299,7 @@ def test_lists_that_obj_data_names_are_splits(tmp_path: Path) -> None:
         ("data/obj/gone.png", "it is in 'train.txt', and no such image is there")
     ]
     assert "2 images in no list (train.txt, valid.txt): not read" in train.warnings
-    assert _open(folder, "val").sample_ids == ["obj/b.png#1"]
+    assert dataset_of(folder, split="val").sample_ids == ["obj/b.png#1"]
     assert train.revise is not None
     changed = train.revise({"obj/a.png#1": "plum"}).changed
     assert changed == {
@@ -318,8 +312,8 @@ def test_lists_of_images_beside_them_are_splits_without_a_file_that_says_so(tmp_
     folder = _with_lists(tmp_path)
 
     with pytest.raises(DatasetError, match="holds the splits"):
-        _open(folder)
-    assert _open(folder, "valid").sample_ids == ["obj/b.png#1"]
+        dataset_of(folder)
+    assert dataset_of(folder, split="valid").sample_ids == ["obj/b.png#1"]
 
 
 def test_a_list_of_images_that_are_not_there_is_an_error(tmp_path: Path) -> None:
@@ -327,26 +321,26 @@ def test_a_list_of_images_that_are_not_there_is_an_error(tmp_path: Path) -> None
     (folder / "valid.txt").write_text("else/where.png\n")
 
     with pytest.raises(DatasetError, match=r"none of the images in 'valid\.txt' is there"):
-        _open(folder, "valid")
+        dataset_of(folder, split="valid")
 
 
 def test_files_that_name_classes_differently_are_an_error_until_one_is_gone(tmp_path: Path) -> None:
     files = {"images/a.png": "", "labels/a.txt": LEAF, "classes.txt": "apple\nleaf\n"}
     folder = _write(tmp_path, files | {"labels/classes.txt": "dog\ncat\nhen\n"})
     with pytest.raises(DatasetError, match="name the classes differently; take the one"):
-        _open(folder)
+        dataset_of(folder)
 
     (folder / "labels/classes.txt").unlink()
 
-    assert _open(folder).class_names == ("apple", "leaf")
+    assert dataset_of(folder).class_names == ("apple", "leaf")
 
 
 def test_a_split_of_a_dataset_without_any_is_refused_with_what_works(tmp_path: Path) -> None:
     folder = _write(tmp_path, {"images/a.png": "", "labels/a.txt": LEAF})
 
     with pytest.raises(DatasetError, match="has no splits; leave out split"):
-        _open(folder, "train")
-    assert len(_open(folder).sample_ids) == 1
+        dataset_of(folder, split="train")
+    assert len(dataset_of(folder).sample_ids) == 1
 
 
 def test_images_beside_folders_of_splits_are_counted(tmp_path: Path) -> None:
@@ -354,7 +348,7 @@ def test_images_beside_folders_of_splits_are_counted(tmp_path: Path) -> None:
     (folder / "data.yaml").unlink()
     shutil.copy(folder / "images/train/a.png", folder / "images/x.png")
 
-    dataset = _open(folder, "train")
+    dataset = dataset_of(folder, split="train")
 
     assert "1 image in no folder of a split: not read" in dataset.warnings
     assert len(dataset.sample_ids) == 7
@@ -365,7 +359,7 @@ def test_the_folder_of_darknet_is_read_by_what_is_in_data(tmp_path: Path) -> Non
     files |= {"data/obj.data": "train = data/train.txt\nnames = data/obj.names\n"}
     folder = _write(tmp_path, files | {"data/obj.names": "apple\nleaf\n", "cfg/yolo.cfg": "[net]"})
 
-    dataset = _open(folder)
+    dataset = dataset_of(folder)
 
     assert dataset.sample_ids == ["data/obj/a.png#1"]
     assert dataset.class_names == ("apple", "leaf")

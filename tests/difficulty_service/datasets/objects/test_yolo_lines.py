@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.sample import Dataset
 from tests.boxed_images import SCENES, write_image
+from tests.dataset_files import dataset_of
 
 BOX = (0.05, 0.2, 0.25, 0.6)
 """Sides of the apple of the first scene."""
@@ -23,7 +23,7 @@ def _open(folder: Path, lines: Sequence[str], *, outlines: bool = False) -> Data
         path = folder / f"labels/{number}.txt"
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"{line}\n0 0.15 0.4 0.2 0.4\n")
-    return open_dataset(str(folder), DatasetOptions(outlines=outlines))
+    return dataset_of(folder, outlines=outlines)
 
 
 def _sides(dataset: Dataset) -> list[list[float]]:

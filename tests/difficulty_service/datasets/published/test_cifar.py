@@ -3,14 +3,12 @@
 import pickle
 import tarfile
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from torchvision.datasets import CIFAR10, CIFAR100
 
 from difficulty_service.base.errors import DatasetError
@@ -18,9 +16,7 @@ from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.recognition import detect_kind
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.storage import boundary_at
-
-Images = NDArray[np.uint8]
-ReadPixels = Callable[[Dataset], Images]
+from tests.dataset_files import dataset_of, draw_images, pickle_as_python_2, read_pixels
 
 BATCHES = [f"data_batch_{number}" for number in range(1, 6)]
 TRAIN, TEST = DatasetOptions(split="train", shard_size=4), DatasetOptions(split="test")
@@ -42,7 +38,7 @@ class PeerOf100(CIFAR100):
     meta = {"filename": "meta", "key": "fine_label_names", "md5": None}  # noqa: RUF012
 
 
-def _assert_as_in_torchvision(dataset: Dataset, peer: Any, read_pixels: ReadPixels) -> None:  # noqa: ANN401
+def _assert_as_in_torchvision(dataset: Dataset, peer: Any) -> None:  # noqa: ANN401
     np.testing.assert_array_equal(read_pixels(dataset), peer.data)
     assert dataset.labels.tolist() == peer.targets
     assert list(dataset.class_names) == peer.classes
@@ -50,20 +46,20 @@ def _assert_as_in_torchvision(dataset: Dataset, peer: Any, read_pixels: ReadPixe
 
 @pytest.mark.parametrize("is_train", [True, False])
 def test_the_python_version_of_cifar_10_is_read_as_by_torchvision(
-    cifar_10: Path, read_pixels: ReadPixels, *, is_train: bool
+    cifar_10: Path, *, is_train: bool
 ) -> None:
     with warnings.catch_warnings(action="ignore"):  # NumPy's old names in old pickles
         peer = PeerOf10(str(cifar_10.parent), train=is_train)
 
     dataset = open_dataset(str(cifar_10), TRAIN if is_train else TEST)
 
-    _assert_as_in_torchvision(dataset, peer, read_pixels)
+    _assert_as_in_torchvision(dataset, peer)
     assert dataset.sample_ids[2] == ("train#2" if is_train else "test#2")
 
 
 @pytest.mark.parametrize("protocol", [3, 4])
 def test_cifar_100_is_read_as_by_torchvision_also_if_pickled_again(
-    tmp_path: Path, draw_images: Callable[..., Images], read_pixels: ReadPixels, protocol: int
+    tmp_path: Path, protocol: int
 ) -> None:
     folder = tmp_path / "cifar-100-python"
     folder.mkdir()
@@ -79,16 +75,13 @@ def test_cifar_100_is_read_as_by_torchvision_also_if_pickled_again(
 
     dataset = open_dataset(str(folder), TRAIN)
 
-    _assert_as_in_torchvision(dataset, peer, read_pixels)
+    _assert_as_in_torchvision(dataset, peer)
     assert open_dataset(str(folder), TEST).labels.tolist() == [5, 6]
 
 
 @pytest.mark.parametrize("label_bytes", [1, 2])
 def test_the_binary_version_has_the_images_and_labels_of_the_python_version(
-    tmp_path: Path,
-    draw_images: Callable[..., Images],
-    read_pixels: ReadPixels,
-    label_bytes: int,
+    tmp_path: Path, label_bytes: int
 ) -> None:
     records = draw_images(4, label_bytes + 3072)
     records[:, 0], records[:, label_bytes - 1] = 7, [0, 2, 1, 2]
@@ -98,7 +91,7 @@ def test_the_binary_version_has_the_images_and_labels_of_the_python_version(
     names = "batches.meta.txt" if label_bytes == 1 else "fine_label_names.txt"
     (tmp_path / names).write_text("cat\ndog\nemu\n\n")
 
-    dataset = open_dataset(str(tmp_path), DatasetOptions())
+    dataset = dataset_of(tmp_path)
 
     pixels = records[:, label_bytes:].reshape(4, 3, 32, 32).transpose(0, 2, 3, 1)
     np.testing.assert_array_equal(read_pixels(dataset), np.tile(pixels, (len(train), 1, 1, 1)))
@@ -108,7 +101,7 @@ def test_the_binary_version_has_the_images_and_labels_of_the_python_version(
 
 @pytest.mark.parametrize("name", ["cifar-10-python.tar.gz", "renamed.tar"])
 def test_the_published_tar_is_read_like_the_folder_in_it(
-    cifar_10: Path, tmp_path: Path, read_pixels: ReadPixels, name: str
+    cifar_10: Path, tmp_path: Path, name: str
 ) -> None:
     with tarfile.open(tmp_path / name, "w:gz" if name.endswith("gz") else "w") as tar:
         tar.add(cifar_10, cifar_10.name)
@@ -121,9 +114,7 @@ def test_the_published_tar_is_read_like_the_folder_in_it(
     assert packed.fingerprint == unpacked.fingerprint
 
 
-def test_a_dataset_can_be_pickled_for_other_processes_and_holds_no_pixels(
-    cifar_10: Path, read_pixels: ReadPixels
-) -> None:
+def test_a_dataset_can_be_pickled_for_other_processes_and_holds_no_pixels(cifar_10: Path) -> None:
     dataset = open_dataset(str(cifar_10), TRAIN)
 
     pickled = pickle.dumps(dataset)
@@ -140,20 +131,20 @@ def test_without_the_file_of_class_names_the_published_names_are_used(cifar_10: 
 
 def test_one_of_several_splits_has_to_be_chosen(cifar_10: Path) -> None:
     with pytest.raises(DatasetError, match=r"holds the splits \['train', 'test'\].*split='train'"):
-        open_dataset(str(cifar_10), DatasetOptions())
+        dataset_of(cifar_10)
     with pytest.raises(DatasetError, match="has no split 'val'"):
-        open_dataset(str(cifar_10), DatasetOptions(split="val"))
+        dataset_of(cifar_10, split="val")
     for name in BATCHES:
         (cifar_10 / name).unlink()
-    assert open_dataset(str(cifar_10), DatasetOptions()).sample_ids[0] == "test#0"
+    assert dataset_of(cifar_10).sample_ids[0] == "test#0"
 
 
 def test_the_only_file_of_a_split_can_be_given_itself(cifar_10: Path) -> None:
-    direct = open_dataset(str(cifar_10 / "test_batch"), DatasetOptions())
+    direct = dataset_of(cifar_10 / "test_batch")
 
     assert direct.fingerprint == open_dataset(str(cifar_10), TEST).fingerprint
     with pytest.raises(DatasetError, match=r"one of the 5 files .* folder and split='train'"):
-        open_dataset(str(cifar_10 / "data_batch_1"), DatasetOptions())
+        dataset_of(cifar_10 / "data_batch_1")
 
 
 def test_a_missing_file_is_named(cifar_10: Path) -> None:
@@ -176,20 +167,18 @@ def test_a_truncated_binary_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "test_batch.bin").write_bytes(bytes(3073 + 3000))
 
     with pytest.raises(DatasetError, match=r"'test_batch.bin' is .* not a multiple of the 3073"):
-        open_dataset(str(tmp_path), DatasetOptions())
+        dataset_of(tmp_path)
 
 
-def test_a_label_without_a_class_and_labels_without_images_are_errors(
-    cifar_10: Path, python_2_pickle: Callable[..., bytes], draw_images: Callable[..., Images]
-) -> None:
+def test_a_label_without_a_class_and_labels_without_images_are_errors(cifar_10: Path) -> None:
     file, data = cifar_10 / "test_batch", draw_images(2, 3072)
 
-    file.write_bytes(python_2_pickle(data, {"labels": [0, 10]}))
+    file.write_bytes(pickle_as_python_2(data, {"labels": [0, 10]}))
     with pytest.raises(
         DatasetError, match=r"'test_batch' .* image 1 has the label 10, where there"
     ):
         open_dataset(str(cifar_10), TEST)
-    file.write_bytes(python_2_pickle(data, {"labels": [0]}))
+    file.write_bytes(pickle_as_python_2(data, {"labels": [0]}))
     with pytest.raises(DatasetError, match=r"'test_batch' .* 2 images and 1 labels"):
         open_dataset(str(cifar_10), TEST)
 

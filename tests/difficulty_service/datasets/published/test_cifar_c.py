@@ -1,7 +1,6 @@
 """CIFAR-10-C: one NumPy file per corruption, with five severities."""
 
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,15 +8,11 @@ import pytest
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
-
-Images = NDArray[np.uint8]
-ReadPixels = Callable[[Dataset], Images]
+from tests.dataset_files import dataset_of, draw_images, read_pixels
 
 
 @pytest.fixture
-def cifar_c(tmp_path: Path, draw_images: Callable[..., Images]) -> Path:
+def cifar_c(tmp_path: Path) -> Path:
     """Two corruptions of three images."""
     np.save(tmp_path / "labels.npy", np.tile([3, 0, 9], 5))
     for seed, name in enumerate(["fog", "snow"]):
@@ -25,10 +20,8 @@ def cifar_c(tmp_path: Path, draw_images: Callable[..., Images]) -> Path:
     return tmp_path
 
 
-def test_the_file_of_a_corruption_has_all_severities(
-    cifar_c: Path, read_pixels: ReadPixels
-) -> None:
-    dataset = open_dataset(str(cifar_c / "fog.npy"), DatasetOptions(shard_size=4))
+def test_the_file_of_a_corruption_has_all_severities(cifar_c: Path) -> None:
+    dataset = dataset_of(cifar_c / "fog.npy", shard_size=4)
 
     np.testing.assert_array_equal(read_pixels(dataset), np.load(cifar_c / "fog.npy"))
     assert dataset.labels.tolist() == [3, 0, 9] * 5
@@ -37,10 +30,8 @@ def test_the_file_of_a_corruption_has_all_severities(
 
 
 @pytest.mark.parametrize(("location", "split"), [("snow.npy", "4"), ("", "snow/4")])
-def test_one_severity_can_be_chosen(
-    cifar_c: Path, read_pixels: ReadPixels, location: str, split: str
-) -> None:
-    dataset = open_dataset(str(cifar_c / location), DatasetOptions(split=split))
+def test_one_severity_can_be_chosen(cifar_c: Path, location: str, split: str) -> None:
+    dataset = dataset_of(cifar_c / location, split=split)
 
     np.testing.assert_array_equal(read_pixels(dataset), np.load(cifar_c / "snow.npy")[9:12])
     assert list(dataset.sample_ids) == ["snow/4#0", "snow/4#1", "snow/4#2"]
@@ -48,30 +39,30 @@ def test_one_severity_can_be_chosen(
 
 
 def test_the_split_chooses_the_corruption_in_a_folder(cifar_c: Path) -> None:
-    assert open_dataset(str(cifar_c), DatasetOptions(split="fog")).sample_ids[14] == "fog/5#2"
+    assert dataset_of(cifar_c, split="fog").sample_ids[14] == "fog/5#2"
     with pytest.raises(DatasetError, match=r"holds the splits \['fog', 'snow'\]"):
-        open_dataset(str(cifar_c), DatasetOptions())
+        dataset_of(cifar_c)
     with pytest.raises(DatasetError, match="has no split 'rain'"):
-        open_dataset(str(cifar_c), DatasetOptions(split="rain"))
+        dataset_of(cifar_c, split="rain")
     with pytest.raises(DatasetError, match="has no split '6'"):
-        open_dataset(str(cifar_c), DatasetOptions(split="fog/6"))
+        dataset_of(cifar_c, split="fog/6")
 
 
 def test_labels_above_nine_are_those_of_cifar_100(cifar_c: Path) -> None:
     np.save(cifar_c / "labels.npy", np.tile([3, 0, 10], 5).astype(np.uint8))
 
-    dataset = open_dataset(str(cifar_c / "fog.npy"), DatasetOptions())
+    dataset = dataset_of(cifar_c / "fog.npy")
 
     assert (len(dataset.class_names), dataset.class_names[10]) == (100, "bowl")
 
 
 def test_a_corruption_without_labels_is_an_error(cifar_c: Path) -> None:
     with pytest.raises(DatasetError, match="holds labels only"):
-        open_dataset(str(cifar_c / "labels.npy"), DatasetOptions())
+        dataset_of(cifar_c / "labels.npy")
     (cifar_c / "labels.npy").unlink()
 
     with pytest.raises(DatasetError, match=r"has no 'labels.npy' beside it"):
-        open_dataset(str(cifar_c / "fog.npy"), DatasetOptions())
+        dataset_of(cifar_c / "fog.npy")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +81,7 @@ def test_labels_that_do_not_fit_are_an_error(
     np.save(cifar_c / "labels.npy", labels, allow_pickle=True)
 
     with pytest.raises(DatasetError, match=message):
-        open_dataset(str(cifar_c / "fog.npy"), DatasetOptions())
+        dataset_of(cifar_c / "fog.npy")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +99,7 @@ def test_images_of_another_shape_or_type_are_an_error(
     np.save(cifar_c / "fog.npy", images)
 
     with pytest.raises(DatasetError, match=r"'fog.npy' is damaged"):
-        open_dataset(str(cifar_c), DatasetOptions(split="fog"))
+        dataset_of(cifar_c, split="fog")
 
 
 @pytest.mark.parametrize("kept", [0, 5, 100, 15 * 3072])
@@ -117,13 +108,11 @@ def test_a_truncated_file_is_named(cifar_c: Path, kept: int) -> None:
     file.write_bytes(file.read_bytes()[:kept])
 
     with pytest.raises(DatasetError, match=r"'fog.npy' is damaged"):
-        open_dataset(str(file), DatasetOptions())
+        dataset_of(file)
 
 
-def test_a_file_that_becomes_shorter_later_is_named_where_it_is_read(
-    cifar_c: Path, read_pixels: ReadPixels
-) -> None:
-    dataset = open_dataset(str(cifar_c / "fog.npy"), DatasetOptions())
+def test_a_file_that_becomes_shorter_later_is_named_where_it_is_read(cifar_c: Path) -> None:
+    dataset = dataset_of(cifar_c / "fog.npy")
     (cifar_c / "fog.npy").write_bytes((cifar_c / "fog.npy").read_bytes()[:5000])
 
     with pytest.raises(DatasetError, match=r"'fog.npy' .* shorter since the dataset was opened"):

@@ -1,21 +1,18 @@
 """Published datasets are recognised by their files, on any storage and within a boundary."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import fsspec
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.io import savemat
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import DATASETS, open_dataset
 from difficulty_service.datasets.recognition import detect_kind
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.datasets.storage import OUTSIDE, boundary_at
-
-Images = NDArray[np.uint8]
+from tests.dataset_files import dataset_of, draw_images, read_pixels
 
 
 @pytest.mark.parametrize(
@@ -55,12 +52,7 @@ def test_the_kind_is_detected_from_the_names_of_the_files(
     assert kind in DATASETS
 
 
-def test_files_on_remote_storage_are_read_in_place(
-    cifar_10: Path,
-    tmp_path: Path,
-    draw_images: Callable[..., Images],
-    read_pixels: Callable[[Dataset], Images],
-) -> None:
+def test_files_on_remote_storage_are_read_in_place(cifar_10: Path, tmp_path: Path) -> None:
     digits = {"X": draw_images(32, 32, 3, 4), "y": [[1], [10], [9], [10]]}
     savemat(tmp_path / "test_32x32.mat", digits)
     memory, options = fsspec.filesystem("memory"), DatasetOptions(split="test")
@@ -83,4 +75,4 @@ def test_a_link_to_a_file_outside_the_boundary_is_refused(tmp_path: Path, cifar_
 
     with pytest.raises(DatasetError, match=OUTSIDE):
         open_dataset(str(cifar_10), options)
-    assert open_dataset(str(cifar_10), DatasetOptions(split="test")).labels[1] == 9
+    assert dataset_of(cifar_10, split="test").labels[1] == 9

@@ -2,20 +2,14 @@
 
 import gzip
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from torchvision.datasets import MNIST
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
-
-Images = NDArray[np.uint8]
-ReadPixels = Callable[[Dataset], Images]
+from tests.dataset_files import Images, dataset_of, draw_images, read_pixels
 
 SPLITS = {"train": "train", "test": "t10k"}
 
@@ -26,7 +20,7 @@ def _idx(values: Images) -> bytes:
 
 
 @pytest.fixture
-def mnist(tmp_path: Path, draw_images: Callable[..., Images]) -> Path:
+def mnist(tmp_path: Path) -> Path:
     """Five digits of 7 x 5 pixels in each split, in the folders of torchvision."""
     folder = tmp_path / "MNIST" / "raw"
     folder.mkdir(parents=True)
@@ -46,14 +40,12 @@ def _compress(folder: Path) -> None:
 
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("is_compressed", [False, True])
-def test_digits_are_read_as_by_torchvision(
-    mnist: Path, read_pixels: ReadPixels, split: str, *, is_compressed: bool
-) -> None:
+def test_digits_are_read_as_by_torchvision(mnist: Path, split: str, *, is_compressed: bool) -> None:
     peer = MNIST(str(mnist.parent.parent), train=split == "train")
     if is_compressed:
         _compress(mnist)
 
-    dataset = open_dataset(str(mnist), DatasetOptions(split=split, shard_size=2))
+    dataset = dataset_of(mnist, split=split, shard_size=2)
 
     expected = np.repeat(peer.data.numpy()[..., None], 3, axis=3)
     np.testing.assert_array_equal(read_pixels(dataset), expected)
@@ -63,7 +55,7 @@ def test_digits_are_read_as_by_torchvision(
 
 
 def test_a_single_file_finds_its_labels(mnist: Path) -> None:
-    dataset = open_dataset(str(mnist / "t10k-images-idx3-ubyte"), DatasetOptions())
+    dataset = dataset_of(mnist / "t10k-images-idx3-ubyte")
 
     assert (dataset.sample_ids[0], dataset.labels[0]) == ("test#0", 9)
 
@@ -72,21 +64,21 @@ def test_names_with_a_dot_are_read_too(mnist: Path) -> None:
     for file in list(mnist.iterdir()):
         file.rename(mnist / file.name.replace("-idx", ".idx"))
 
-    assert len(open_dataset(str(mnist), DatasetOptions(split="test")).labels) == 5
+    assert len(dataset_of(mnist, split="test").labels) == 5
 
 
 def test_a_file_beside_its_compressed_form_is_read_without_decompression(mnist: Path) -> None:
     for file in list(mnist.iterdir()):
         file.with_name(f"{file.name}.gz").write_bytes(b"not gzip")
 
-    assert len(open_dataset(str(mnist), DatasetOptions(split="train")).labels) == 5
+    assert len(dataset_of(mnist, split="train").labels) == 5
 
 
 def test_images_without_their_labels_say_what_is_missing(mnist: Path) -> None:
     (mnist / "train-labels-idx1-ubyte").unlink()
 
     with pytest.raises(DatasetError, match=r"put 'train-labels-idx1-ubyte' or .*gz' into the same"):
-        open_dataset(str(mnist), DatasetOptions(split="train"))
+        dataset_of(mnist, split="train")
 
 
 @pytest.mark.parametrize("kept", [0, 10, 16, 60, -1])
@@ -102,7 +94,7 @@ def test_a_truncated_file_is_named(
     file.write_bytes(file.read_bytes()[:kept])
 
     with pytest.raises(DatasetError, match=f"'{file.name}' is damaged, truncated"):
-        open_dataset(str(mnist), DatasetOptions(split="train"))
+        dataset_of(mnist, split="train")
 
 
 def test_other_numbers_of_labels_and_other_types_are_an_error(mnist: Path) -> None:
@@ -110,7 +102,7 @@ def test_other_numbers_of_labels_and_other_types_are_an_error(mnist: Path) -> No
 
     labels.write_bytes(_idx(np.zeros(4, np.uint8)))
     with pytest.raises(DatasetError, match=r"'train-labels-idx1-ubyte' .* 4 labels for 5 images"):
-        open_dataset(str(mnist), DatasetOptions(split="train"))
+        dataset_of(mnist, split="train")
     labels.write_bytes(_idx(np.zeros((5, 1), np.uint8)))
     with pytest.raises(DatasetError, match=r"'train-labels-idx1-ubyte' .* it begins with"):
-        open_dataset(str(mnist), DatasetOptions(split="train"))
+        dataset_of(mnist, split="train")

@@ -10,21 +10,20 @@ from scipy.io import savemat
 from torchvision.datasets import imagenet
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.recognition import detect_kind
-from difficulty_service.datasets.sample import DatasetOptions
+from tests.dataset_files import IMAGES, dataset_of
 
 FISH, BIRD, DOG = "n01440764", "n01530575", "n02085620"
 WORDNET_IDS = [DOG, FISH, DOG, BIRD]
 
 
 @pytest.fixture
-def validation(tmp_path: Path, images: list[bytes]) -> Path:
+def validation(tmp_path: Path) -> Path:
     """Four images in a folder `val`."""
     folder = tmp_path / "imagenet" / "val"
     folder.mkdir(parents=True)
     for number in range(4):
-        (folder / f"ILSVRC2012_val_{number + 1:08}.JPEG").write_bytes(images[number])
+        (folder / f"ILSVRC2012_val_{number + 1:08}.JPEG").write_bytes(IMAGES[number])
     return folder
 
 
@@ -51,7 +50,7 @@ def test_the_labels_of_the_development_kit_are_read_as_by_torchvision(
     imagenet.parse_devkit_archive(str(tmp_path))
     _, expected = imagenet.load_meta_file(str(tmp_path))
 
-    dataset = open_dataset(str(validation), DatasetOptions())
+    dataset = dataset_of(validation)
 
     assert [dataset.class_names[label] for label in dataset.labels] == expected == WORDNET_IDS
     assert dataset.class_names == (FISH, BIRD, DOG)
@@ -78,7 +77,7 @@ def test_labels_are_found_in_lists_beside_or_above_the_images(
     folder = [validation, *validation.parents][above]
     (folder / name).write_text("\n".join([*lines[:-1], *rows]) + "\n")
 
-    dataset = open_dataset(str(validation), DatasetOptions())
+    dataset = dataset_of(validation)
 
     assert [dataset.class_names[label] for label in dataset.labels] == WORDNET_IDS
 
@@ -87,7 +86,7 @@ def test_a_subset_of_the_images_keeps_its_labels(validation: Path) -> None:
     (validation / "val_synsets.txt").write_text("\n".join(WORDNET_IDS))
     (validation / "ILSVRC2012_val_00000002.JPEG").unlink()
 
-    dataset = open_dataset(str(validation), DatasetOptions())
+    dataset = dataset_of(validation)
 
     assert [dataset.class_names[label] for label in dataset.labels] == [DOG, DOG, BIRD]
 
@@ -98,18 +97,18 @@ def test_without_labels_the_message_says_what_to_put_where(validation: Path) -> 
         match=r"no file with their labels .*; put there the folder 'ILSVRC2012_devkit_t12' .*"
         r"'LOC_val_solution.csv'.*'val_synsets.txt'",
     ):
-        open_dataset(str(validation), DatasetOptions())
+        dataset_of(validation)
 
 
 def test_the_folder_above_is_never_one_class_called_val(validation: Path) -> None:
     (validation / "val_synsets.txt").write_text("\n".join(WORDNET_IDS))
     root = str(validation.parent)
 
-    assert len(open_dataset(root, DatasetOptions()).labels) == 4
+    assert len(dataset_of(root).labels) == 4
     (validation.parent / "train" / FISH).mkdir(parents=True)
     with pytest.raises(DatasetError, match=r"holds the splits \['train', 'val'\]"):
-        open_dataset(root, DatasetOptions())
-    assert len(open_dataset(root, DatasetOptions(split="val")).labels) == 4
+        dataset_of(root)
+    assert len(dataset_of(root, split="val").labels) == 4
     assert detect_kind(root, split="train") == "image-folder"
 
 
@@ -125,7 +124,7 @@ def test_a_list_that_does_not_fit_is_named(validation: Path, text: str, message:
     (validation / "val_synsets.txt").write_text(text)
 
     with pytest.raises(DatasetError, match=f"'val_synsets.txt' .*{message}"):
-        open_dataset(str(validation), DatasetOptions())
+        dataset_of(validation)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +137,7 @@ def test_a_damaged_development_kit_is_named(validation: Path, file: str, content
     (data / file).write_text(content)
 
     with pytest.raises(DatasetError, match=f"'{file}' is damaged"):
-        open_dataset(str(validation), DatasetOptions())
+        dataset_of(validation)
 
 
 def test_a_development_kit_without_its_list_of_classes_says_what_is_missing(
@@ -148,4 +147,4 @@ def test_a_development_kit_without_its_list_of_classes_says_what_is_missing(
     (validation / "data" / "meta.mat").unlink()
 
     with pytest.raises(DatasetError, match=r"no 'meta.mat' beside 'ILSVRC2012_validation_ground"):
-        open_dataset(str(validation), DatasetOptions())
+        dataset_of(validation)

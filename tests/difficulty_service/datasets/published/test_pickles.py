@@ -10,9 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.published.cifar import read_pickle
-from difficulty_service.datasets.sample import DatasetOptions
+from tests.dataset_files import dataset_of
 
 
 class _CreatesFile:
@@ -35,7 +34,7 @@ def test_a_malicious_pickle_is_refused_by_name_and_runs_nothing(
     (cifar_10 / file).write_bytes(malicious)
 
     with pytest.raises(DatasetError, match=rf"'{file}' is a pickle that names .*; nothing was run"):
-        open_dataset(str(cifar_10), DatasetOptions(split="test"))
+        dataset_of(cifar_10, split="test")
 
     assert not created.exists()
     pickle.loads(malicious)  # noqa: S301 - it does run what it contains
@@ -97,4 +96,4 @@ def test_pixels_of_another_type_or_shape_are_an_error(
     (cifar_10 / "test_batch").write_bytes(pickle.dumps(content, 4))
 
     with pytest.raises(DatasetError, match=r"'test_batch' is damaged.* 'data'"):
-        open_dataset(str(cifar_10), DatasetOptions(split="test"))
+        dataset_of(cifar_10, split="test")

@@ -1,22 +1,16 @@
 """SVHN in MATLAB's format, beside torchvision's reader of the same files."""
 
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.io import savemat
 from torchvision.datasets import SVHN
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
-
-Images = NDArray[np.uint8]
-ReadPixels = Callable[[Dataset], Images]
+from tests.dataset_files import dataset_of, draw_images, read_pixels
 
 
 class Peer(SVHN):
@@ -28,7 +22,7 @@ class Peer(SVHN):
 
 
 @pytest.fixture
-def svhn(tmp_path: Path, draw_images: Callable[..., Images]) -> Path:
+def svhn(tmp_path: Path) -> Path:
     """Four digits in each of two files, one compressed."""
     for seed, split in enumerate(["train", "test"]):
         content = {"X": draw_images(32, 32, 3, 4, seed=seed), "y": [[1], [10], [9], [10]]}
@@ -37,10 +31,10 @@ def svhn(tmp_path: Path, draw_images: Callable[..., Images]) -> Path:
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
-def test_digits_are_read_as_by_torchvision(svhn: Path, read_pixels: ReadPixels, split: str) -> None:
+def test_digits_are_read_as_by_torchvision(svhn: Path, split: str) -> None:
     peer = Peer(str(svhn), split=split)
 
-    dataset = open_dataset(str(svhn), DatasetOptions(split=split, shard_size=3))
+    dataset = dataset_of(svhn, split=split, shard_size=3)
 
     np.testing.assert_array_equal(read_pixels(dataset), peer.data.transpose(0, 2, 3, 1))
     assert [int(dataset.class_names[label]) for label in dataset.labels] == peer.labels.tolist()
@@ -48,18 +42,16 @@ def test_digits_are_read_as_by_torchvision(svhn: Path, read_pixels: ReadPixels, 
 
 
 def test_a_single_file_needs_no_split(svhn: Path) -> None:
-    dataset = open_dataset(str(svhn / "test_32x32.mat"), DatasetOptions())
+    dataset = dataset_of(svhn / "test_32x32.mat")
 
     assert dataset.sample_ids[0] == "test#0"
     assert dataset.labels.tolist() == [1, 0, 9, 0]
     with pytest.raises(DatasetError, match=r"holds the splits \['test', 'train'\]"):
-        open_dataset(str(svhn), DatasetOptions())
+        dataset_of(svhn)
 
 
-def test_a_dataset_is_pickled_without_the_images_that_it_has_read(
-    svhn: Path, read_pixels: ReadPixels
-) -> None:
-    dataset = open_dataset(str(svhn / "test_32x32.mat"), DatasetOptions())
+def test_a_dataset_is_pickled_without_the_images_that_it_has_read(svhn: Path) -> None:
+    dataset = dataset_of(svhn / "test_32x32.mat")
     pixels = read_pixels(dataset)
 
     pickled = pickle.dumps(dataset)
@@ -86,16 +78,14 @@ def test_variables_that_are_not_those_of_svhn_are_an_error(
     savemat(tmp_path / "train_32x32.mat", content)
 
     with pytest.raises(DatasetError, match=r"'train_32x32.mat' is damaged"):
-        open_dataset(str(tmp_path), DatasetOptions())
+        dataset_of(tmp_path)
 
 
 @pytest.mark.parametrize("kept", [0, 130, 5000])
 @pytest.mark.parametrize("split", ["train", "test"])
-def test_a_truncated_file_is_named(
-    svhn: Path, read_pixels: ReadPixels, kept: int, split: str
-) -> None:
+def test_a_truncated_file_is_named(svhn: Path, kept: int, split: str) -> None:
     file = svhn / f"{split}_32x32.mat"
     file.write_bytes(file.read_bytes()[:kept])
 
     with pytest.raises(DatasetError, match=rf"'{split}_32x32.mat' is damaged"):
-        read_pixels(open_dataset(str(file), DatasetOptions()))
+        read_pixels(dataset_of(file))
