@@ -121,7 +121,7 @@ def install_completion(*, shell: Shell | None = None) -> None:
     from difficulty_service.cli.console import out
 
     path = create_app().install_completion(shell=shell or current_shell())
-    out.print(f"completion is in {path}; it works in a new shell", markup=False)
+    out.print(f"completion is in {path}; it works in a new shell")
 
 
 def show_completion(*, shell: Shell | None = None) -> None:
@@ -197,7 +197,7 @@ def fail(message: str, code: int) -> int:
     """Prints an error on standard error, and gives the exit code."""
     from difficulty_service.cli.console import alarm
 
-    alarm.print(f"error: {message}", markup=False)
+    alarm.print(f"error: {message}")
     return code
 
 

@@ -127,7 +127,7 @@ def run_benchmark(
     rows, precisions = [], dict[str, None]()
     for number, (name, network) in enumerate(networks.items(), start=1):
         weights = "random" if network.random else "pretrained"
-        err.print(f"measuring {name} ({number} of {len(names)})", markup=False)
+        err.print(f"measuring {name} ({number} of {len(names)})")
         used = usual_precision(name, dtype, device) if precision == "auto" else dtype
         precisions.setdefault(str(used).removeprefix("torch."))
         options = replace(network, device=device, precision=used)
@@ -135,7 +135,7 @@ def run_benchmark(
         rows.append((name, speed.images_per_second, speed.hours(num_images), weights))
     print_table(("name", "images/s", f"hours for {num_images:,}", "weights"), rows)
     machine = f"{device}, {' and '.join(precisions)}, {num_workers()} cores"
-    out.print(f"{machine}; JPEG of {WIDTH} x {HEIGHT} pixels, decoding included", markup=False)
+    out.print(f"{machine}; JPEG of {WIDTH} x {HEIGHT} pixels, decoding included")
 
 
 def network_to_measure(name: str) -> "BackboneOptions":

@@ -97,7 +97,7 @@ def clean(
     every = MarkHistory(ReviewFolder(scores).remembered(ids), later).composed()
     print_warnings(every.warnings)
     if every.samples.keys() - later.samples.keys():
-        console.print(f"the marks in {beside} are applied too", markup=False)
+        console.print(f"the marks in {beside} are applied too")
     decisions = decide(
         score_file,
         CleaningRules(every.samples, drop, relabel, new_classes, drop_duplicates),
@@ -147,12 +147,11 @@ def clean_tags(out: Path, decisions: "Decisions", tags: "TagSource", *, dry_run:
     revise = partial(ability("tags", "revise"), tags)
     written = write_revision(out, decisions, revise, link=False, single=True)
     print_warnings(written.warnings)
-    console.print(f"the tags are in {out}", markup=False)
+    console.print(f"the tags are in {out}")
     if written.num_others:
         console.print(
             f"the images of {count_of(written.num_others, 'decision')} are taken out, and listed "
-            f"in {written.dropped_file}",
-            markup=False,
+            f"in {written.dropped_file}"
         )
 
 
@@ -193,15 +192,15 @@ def report_cleaned(out: Path, cleaned: "Cleaned", split: str | None = None) -> N
 
     print_warnings(cleaned.warnings)
     kept = f"{count_of(cleaned.num_kept, 'sample')} {is_or_are(cleaned.num_kept)}"
-    console.print(f"{kept} in {out}", markup=False)
+    console.print(f"{kept} in {out}")
     if cleaned.num_others:
-        console.print(f"the others are listed in {cleaned.dropped_file}", markup=False)
+        console.print(f"the others are listed in {cleaned.dropped_file}")
     if cleaned.misplaced_file is not None:
         boxes = (
             f"{count_of(cleaned.num_misplaced, 'box', 'boxes')} {is_or_are(cleaned.num_misplaced)}"
         )
-        console.print(f"{boxes} misplaced, and listed in {cleaned.misplaced_file}", markup=False)
+        console.print(f"{boxes} misplaced, and listed in {cleaned.misplaced_file}")
     if cleaned.has_images:
         reading = "" if out.is_dir() else " --id-column sample_id"
         reading += "" if split is None else f" --split {split}"
-        console.print(f"to score them: difficulty score {out}{reading} --out …", markup=False)
+        console.print(f"to score them: difficulty score {out}{reading} --out …")

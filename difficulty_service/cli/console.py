@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 class LastingConsole(Console):
     """A console whose command goes on when its reader leaves, as `head` does after ten lines.
 
-    What most commands print is not what they make, and a file must not depend on its reader.
+    What most commands print is not what they make, and a file must not depend on its reader. Names
+    of files and classes are printed as they are, brackets too.
     """
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - as rich takes them
+        super().__init__(highlight=False, soft_wrap=True, markup=False, **options)
 
     def on_broken_pipe(self) -> None:
         """Throws away what is still printed; rich would end the command here."""
@@ -30,9 +34,9 @@ class LastingConsole(Console):
         os.close(nowhere)
 
 
-out = LastingConsole(highlight=False, soft_wrap=True)
-err = LastingConsole(highlight=False, soft_wrap=True, stderr=True)
-alarm = LastingConsole(highlight=False, soft_wrap=True, stderr=True)
+out = LastingConsole()
+err = LastingConsole(stderr=True)
+alarm = LastingConsole(stderr=True)
 """Warnings and errors, which a quiet command prints too."""
 
 NARROWEST = 16
@@ -87,12 +91,12 @@ def shorten_middle(text: str, width: int) -> str:
 def print_warnings(sentences: Sequence[str]) -> None:
     """Prints one line each, on standard error."""
     for sentence in sentences:
-        alarm.print(f"warning: {sentence}", markup=False)
+        alarm.print(f"warning: {sentence}")
 
 
 def print_page(path: Path) -> None:
     """Says where a page was written."""
-    out.print(f"the report is in {path}; open it in a browser", markup=False)
+    out.print(f"the report is in {path}; open it in a browser")
 
 
 def print_json(found: "BaseModel") -> None:

@@ -68,4 +68,4 @@ def draw_extremes(summary: "ScoreSummary", digits: Path, folder: Path) -> None:
         captions = [f"'{row['label_name']}' {row['rmd']:.0f}" for row in rows]
         path = folder / f"{name}.png"
         write_contact_sheet(path, [images[row["sample_id"]] for row in rows], captions)
-        console.print(f"pictures of the {name} are in {path}", markup=False)
+        console.print(f"pictures of the {name} are in {path}")

@@ -38,7 +38,7 @@ def show_reading(run: Run, output: OutputOptions) -> None:
         print_json(found)
         return
     split = f", split {found.split}" if found.split else ""
-    out.print(f"{source}{split} would be read as {found.title} ({found.format})", markup=False)
+    out.print(f"{source}{split} would be read as {found.title} ({found.format})")
     if output.verbose:
         show_verdicts(source, options)
     number = count_of(found.num_samples, found.noun)
@@ -56,7 +56,7 @@ def show_reading(run: Run, output: OutputOptions) -> None:
         names = list_names([repr(as_text(name)) for name in each.examples], EXAMPLES_SHOWN)
         hidden = each.entries - len(each.examples)
         more = f" and {hidden:,} more" if hidden and len(each.examples) <= EXAMPLES_SHOWN else ""
-        out.print(f"  {each.entries:,} {each.reason}: {names}{more}", markup=False)
+        out.print(f"  {each.entries:,} {each.reason}: {names}{more}")
     print_warnings(found.notes)
 
 
@@ -74,4 +74,4 @@ def show_verdicts(source: str, options: "DatasetOptions") -> None:
 
     for verdict in recognise(source, options).verdicts:
         answer = "yes" if verdict.is_it else "no"
-        out.print(f"  {verdict.kind}: {answer}, {verdict.why}", markup=False)
+        out.print(f"  {verdict.kind}: {answer}, {verdict.why}")

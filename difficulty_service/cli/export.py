@@ -69,6 +69,6 @@ def export(
         exported = export_folder(to, score_file, source, out)
     print_warnings(exported.warnings)
     for sentence in (f"the scores are in {out}", *exported.instructions):
-        console.print(sentence, markup=False)
+        console.print(sentence)
     if push is not None and pushes is not None:
-        console.print(f"uploaded to {function_of(pushes)(out, push)}", markup=False)
+        console.print(f"uploaded to {function_of(pushes)(out, push)}")

@@ -112,7 +112,7 @@ def run_extract(plan: "Plan") -> None:
 
     def on_settled(settled: "Plan") -> None:
         report_settled(settled)
-        err.print(f"features go to {plan.out}", markup=False)
+        err.print(f"features go to {plan.out}")
 
     with show_extraction(plan) as bar:
         dataset = open_dataset(plan.location, plan.dataset)
@@ -129,15 +129,15 @@ def report_settled(plan: "Plan") -> None:
     where = f"{plan.network.device}{' of a Ray cluster' if plan.cluster else ''}"
     if plan.devices:
         where = f"{len(plan.devices)} GPUs of this machine"
-    err.print(f"features of {plan.backbone}, on {where}", markup=False)
+    err.print(f"features of {plan.backbone}, on {where}")
     if plan.precision_reason is not None:
-        err.print(f"the network computes in {plan.precision_reason}", markup=False)
+        err.print(f"the network computes in {plan.precision_reason}")
 
 
 def report_runtime(runtime: "Runtime") -> None:
     """Prints the library that runs the network, where it was chosen here."""
     if runtime.reason is not None:
-        err.print(f"the network runs by {runtime.reason}", markup=False)
+        err.print(f"the network runs by {runtime.reason}")
 
 
 @contextmanager
@@ -145,7 +145,7 @@ def show_extraction(plan: "Plan") -> "Iterator[ImageProgressBar]":
     """Prints what is extracted, and gives a progress bar; a key press ends the process."""
     from difficulty_service.cli.progress import ImageProgressBar
 
-    err.print(f"listing {plan.location}", markup=False)
+    err.print(f"listing {plan.location}")
     goes_on = "stopped; the same command resumes where this one stopped"
     with exit_when_interrupted(goes_on), ImageProgressBar() as bar:
         yield bar
@@ -170,15 +170,14 @@ def report_extraction(plan: "Plan", extracted: "ExtractedDataset") -> None:
 
     samples = extracted.store.description.noun
     total, bad, skipped = extracted.num_samples, len(extracted.bad_images), len(extracted.skipped)
-    out.print(f"{total - bad:,} of {total:,} {samples}s have features in {plan.out}", markup=False)
+    out.print(f"{total - bad:,} of {total:,} {samples}s have features in {plan.out}")
     if extracted.reuse is not None:
         report_reuse(extracted.reuse, total - bad, samples)
     subset = plan.subset
     if subset.num_subsets > 1:
         out.print(
             f"this is part {subset.index} of {subset.num_subsets}, counted from 0; join all parts "
-            "with `difficulty merge`",
-            markup=False,
+            "with `difficulty merge`"
         )
     counts = [f"{count_of(bad, samples)} could not be read"] if bad else []
     if skipped:
@@ -186,8 +185,7 @@ def report_extraction(plan: "Plan", extracted: "ExtractedDataset") -> None:
         counts.append(f"{entries} of the dataset {'was' if skipped == 1 else 'were'} skipped")
     if counts:
         alarm.print(
-            f"{'; '.join(counts)}; {as_csv(extracted.errors_file)} lists each with its reason",
-            markup=False,
+            f"{'; '.join(counts)}; {as_csv(extracted.errors_file)} lists each with its reason"
         )
     for phrase in describe_reasons(extracted.bad_images, samples, as_option):
-        alarm.print(f"  {as_text(phrase)}", markup=False)
+        alarm.print(f"  {as_text(phrase)}")

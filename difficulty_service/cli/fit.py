@@ -39,7 +39,7 @@ def write_fit(fitted: "FittedGaussians", out: Path, *, verbose: bool) -> None:
     fitted.save(out)
     report_fit(fitted, verbose=verbose)
     print_warnings(fitted.warnings)
-    console.print(f"Gaussians are in {out}", markup=False)
+    console.print(f"Gaussians are in {out}")
 
 
 def report_fit(fitted: "FittedGaussians", *, verbose: bool) -> None:

@@ -31,7 +31,7 @@ def merge(
 
         store = merge_stores(inputs, out)
         parts = f"{store.num_parts:,} parts of {len(inputs)} stores"
-        console.print(f"{parts} are in {out}", markup=False)
+        console.print(f"{parts} are in {out}")
         return
     from difficulty_service.scoring.fitted_gaussians import FittedGaussians, merge_gaussians
 

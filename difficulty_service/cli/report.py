@@ -82,6 +82,5 @@ def print_report(written: "WrittenReport") -> None:
     print_warnings(written.warnings)
     console.print(
         f"the report is in {written.path} ({written.num_bytes / 1e6:.1f} MB, "
-        f"{count_of(written.num_pictures, 'picture')}); open it in a browser",
-        markup=False,
+        f"{count_of(written.num_pictures, 'picture')}); open it in a browser"
     )

@@ -231,12 +231,12 @@ def report_marks(marked: "MarkedFeatures", scores: Path) -> None:
     from difficulty_service.marks.review_folder import ReviewFolder
 
     decisions = count_of(len(marked.applied.remembered), "decision")
-    err.print(f"{decisions} remembered in {ReviewFolder(scores).file}", markup=False)
+    err.print(f"{decisions} remembered in {ReviewFolder(scores).file}")
 
 
 def report_undone(undone: "UndoneRound") -> None:
     """Prints which decisions were taken back, and where they are."""
-    err.print(f"{undone}; --marks {undone.file} gives them again", markup=False)
+    err.print(f"{undone}; --marks {undone.file} gives them again")
 
 
 def run_score(plan: "Plan", scoring: "ScoreRequest", *, verbose: bool) -> "ScoredDataset":
@@ -262,7 +262,7 @@ def run_with_progress(
 
         def on_settled(settled: "Plan") -> None:
             report_settled(settled)
-            err.print(f"features go to {plan.out}, scores to {out}", markup=False)
+            err.print(f"features go to {plan.out}, scores to {out}")
 
         def on_extracted(extracted: "ExtractedDataset") -> None:
             bar.close()

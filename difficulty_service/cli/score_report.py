@@ -58,9 +58,9 @@ CLUSTERS = "make classes of similar {samples}, and look for the ones in a wrong 
 def report_scores(summary: "ScoreSummary", scores: Path, *, verbose: bool = False) -> None:
     """Prints where the scores are, the images to look at, and the warnings."""
     if summary.round is not None:
-        out.print(summary.round, markup=False)
+        out.print(summary.round)
     samples = f"{summary.num_samples:,} {summary.noun}s"
-    out.print(f"{summary.num_scored:,} of {samples} are scored in {scores}", markup=False)
+    out.print(f"{summary.num_scored:,} of {samples} are scored in {scores}")
     if summary.num_duplicates:
         copies = "is an exact copy" if summary.num_duplicates == 1 else "are exact copies"
         out.print(f"{summary.num_duplicates:,} of them {copies} of others (column duplicate_of)")
@@ -76,7 +76,7 @@ def report_scores(summary: "ScoreSummary", scores: Path, *, verbose: bool = Fals
         verb = "has" if number == 1 else "have"
         out.print(f"{number:,} of them {verb} a fault: {kinds} (column image_fault)")
     if summary.caution is not None:
-        out.print(f"\n{summary.caution}", markup=False)
+        out.print(f"\n{summary.caution}")
     if summary.num_compared:
         report_doubtful(summary)
         report_extremes(
@@ -199,7 +199,7 @@ def print_steps(steps: Iterable[tuple[str, str]]) -> None:
     """Prints what can be done next, each with its command."""
     out.print("\nnext:")
     for purpose, command in steps:
-        out.print(f"  {purpose}:\n    {command}", markup=False)
+        out.print(f"  {purpose}:\n    {command}")
 
 
 def print_next_steps(summary: "ScoreSummary", scores: Path, report: Path | None = None) -> None:
@@ -250,7 +250,7 @@ def report_dataset(dataset: "Dataset") -> None:
         smallest, largest = (int(pick(sizes[present])) for pick in (np.min, np.max))
         each = f"{smallest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
         line += f", {each} in each"
-    err.print(line, markup=False)
+    err.print(line)
     single = [dataset.class_names[label] for label in np.flatnonzero(sizes == 1)]
     sentences = []
     if len(present) == 1 and dataset.has_labels:

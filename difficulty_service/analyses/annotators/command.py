@@ -72,13 +72,12 @@ def annotators(
     beside = report.save(out)
     report_annotators(report)
     print_warnings(report.warnings)
-    console.print(f"\nthe consensus is in {out}, the annotators are in {beside}", markup=False)
+    console.print(f"\nthe consensus is in {out}, the annotators are in {beside}")
     if len(report.marks):
         scores = source.with_suffix(".parquet")
         console.print(
             f"to relabel: difficulty clean {scores if scores.exists() else 'SCORES'} "
-            f"--marks {out} --out cleaned.csv --dry-run",
-            markup=False,
+            f"--marks {out} --out cleaned.csv --dry-run"
         )
 
 

@@ -62,4 +62,4 @@ def audit(
     )
     result = compare(table, other, options)
     for line in result.lines():
-        out.print(line, markup=False)
+        out.print(line)

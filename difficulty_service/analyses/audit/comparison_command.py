@@ -66,7 +66,7 @@ def compare_scores(
     print_warnings(comparison.warnings)
     if out is not None:
         write_result(out, comparison, [(first, files[0]), (second, files[1])], images)
-        console.print(f"\nthe comparison is in {out}", markup=False)
+        console.print(f"\nthe comparison is in {out}")
 
 
 def write_result(
@@ -91,13 +91,12 @@ def write_result(
 def report_comparison(comparison: "ScoreComparison", first: Path, second: Path) -> None:
     """Prints a comparison as sentences and tables."""
     for letter, path, backbone in zip("AB", (first, second), comparison.backbones, strict=True):
-        console.print(f"{letter}: {path} ({backbone or 'unknown backbone'})", markup=False)
+        console.print(f"{letter}: {path} ({backbone or 'unknown backbone'})")
     report_samples(comparison)
     console.print(
         f"Spearman's rank correlation of {comparison.score_column} {comparison.spearman:.3f}, "
         f"95 % interval {comparison.low:.3f} to {comparison.high:.3f} (1 is the same order, 0 none "
-        "in common)\n",
-        markup=False,
+        "in common)\n"
     )
     rows = [
         (f"{each.share:.0%}", each.count, each.shared, f"{each.by_chance:,.1f}")
@@ -118,7 +117,7 @@ def report_samples(comparison: "ScoreComparison") -> None:
     for letter, ids in (("A", comparison.only_first), ("B", comparison.only_second)):
         if ids:
             only = f"{count_of(len(ids), 'sample')} {is_or_are(len(ids))}"
-            console.print(f"{only} only in {letter}: {list_names(ids, IDS_SHOWN)}", markup=False)
+            console.print(f"{only} only in {letter}: {list_names(ids, IDS_SHOWN)}")
     if number := comparison.num_without_score:
         console.print(f"{count_of(number, 'sample')} in both lack a score in one")
 

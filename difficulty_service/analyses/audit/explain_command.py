@@ -81,12 +81,12 @@ def explain(
         plan = replace(plan, location=source.dataset.location, dataset=reading_of(images))
         store = extract_images(source, plan)
     else:
-        err.print(f"the features are those that were scored, in {scored}", markup=False)
+        err.print(f"the features are those that were scored, in {scored}")
     explanation, warnings = explain_scores(score_file, store, encoder, phrases)
     print_warnings(warnings)
     report_explanation(explanation)
     write_explanation(out, explanation, score_file, encoder)
-    console.print(f"everything that was found is in {out}", markup=False)
+    console.print(f"everything that was found is in {out}")
 
 
 def extract_images(source: "ImageSource", plan: "Plan") -> "FeatureStore":
@@ -96,7 +96,7 @@ def extract_images(source: "ImageSource", plan: "Plan") -> "FeatureStore":
 
     goes_on = "stopped; the same command resumes where this one stopped"
     with exit_when_interrupted(goes_on), ImageProgressBar() as bar:
-        err.print(f"features go to {plan.out}", markup=False)
+        err.print(f"features go to {plan.out}")
         callbacks = Callbacks(bar.update, report_settled)
         extracted = execute(plan.reporting(bar.download), callbacks, source.dataset)
     report_extraction(plan, extracted)

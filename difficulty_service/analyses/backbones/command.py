@@ -38,10 +38,10 @@ def run_trial(run: Run, trial: TrialOptions, given: set[str], *, as_json: bool) 
         def on_begun(name: str) -> None:
             nonlocal bar
             bars.close()
-            err.print(f"trying {name} ({next(numbers)} of {len(names)})", markup=False)
+            err.print(f"trying {name} ({next(numbers)} of {len(names)})")
             bar = bars.enter_context(ImageProgressBar())
 
-        err.print(f"listing {plan.location}", markup=False)
+        err.print(f"listing {plan.location}")
         dataset = open_dataset(plan.location, plan.dataset)
         callbacks = TrialCallbacks(on_begun, lambda progress: bar.update(progress))
         plan = plan.reporting(lambda progress: bar.download(progress))
@@ -51,7 +51,7 @@ def run_trial(run: Run, trial: TrialOptions, given: set[str], *, as_json: bool) 
         print_json(found)
         return
     print_trial(found)
-    out.print(found.sentence, markup=False)
+    out.print(found.sentence)
 
 
 def print_trial(found: "BackboneTrial") -> None:
@@ -75,11 +75,10 @@ def print_trial(found: "BackboneTrial") -> None:
     out.print(
         f"{count_of(found.samples, found.noun)} of {found.samples_of_dataset:,} in "
         f"{found.classes:,} classes, whose sizes alone give {found.nats_without_features:.3f} "
-        "nats; intervals of 95 %, paired over the samples",
-        markup=False,
+        "nats; intervals of 95 %, paired over the samples"
     )
     for other in found.not_tried:
-        out.print(f"not tried: {other.name}: {other.reason}", markup=False)
+        out.print(f"not tried: {other.name}: {other.reason}")
 
 
 LONGEST_IN_UNIT = 90

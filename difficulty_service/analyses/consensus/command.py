@@ -50,16 +50,15 @@ def report_consensus(result: "ScoreFile", out: Path) -> None:
     assert made is not None  # noqa: S101 - it is one
     console.print(
         f"{count_of(len(table), 'sample')} in {out}, by the mean {made.mean_of} of "
-        f"{len(made.inputs)} inputs:",
-        markup=False,
+        f"{len(made.inputs)} inputs:"
     )
     for each in made.inputs:
-        console.print(f"  {each.name} ({each.backbone or 'unknown backbone'})", markup=False)
+        console.print(f"  {each.name} ({each.backbone or 'unknown backbone'})")
     for column, meaning in (
         ("label_margin", "look more like another class than their own"),
         ("suspicion", f"have a label that is {PROBABLY_WRONG}"),
     ):
         if column in made.columns:
             above = count_positive(table[column])
-            console.print(f"{above:,} {meaning} ({column} above 0)", markup=False)
+            console.print(f"{above:,} {meaning} ({column} above 0)")
     print_warnings(result.provenance.warnings)

@@ -93,7 +93,7 @@ def leaks(
         report_leaks(found)
         if out is not None:
             found.save(out)
-            console.print(f"the pairs are in {out}", markup=False)
+            console.print(f"the pairs are in {out}")
         write_drops(found, train, tests[0], drop_train, drop_test)
         if report is not None:
             print_warnings(
@@ -117,8 +117,7 @@ def report_leaks(found: "LeakReport") -> None:
             has = "has" if test.conflicting == 1 else "have"
             console.print(
                 f"{test.conflicting:,} of {of} of {test.name} {has} a copy in {found.train} with "
-                "another label: both cannot be right",
-                markup=False,
+                "another label: both cannot be right"
             )
         kinds = f"{test.exact:,} exact"
         if found.near_duplicates is not None:
@@ -128,8 +127,7 @@ def report_leaks(found: "LeakReport") -> None:
         console.print(
             f"{test.copies:,} of {of} of {test.name} ({test.share:.1%}) {have} a copy among the "
             f"{found.num_train:,} of {found.train}: {kinds}; {test.train_copies:,} "
-            f"{is_or_are(test.train_copies)} copied there",
-            markup=False,
+            f"{is_or_are(test.train_copies)} copied there"
         )
         report_pairs(test)
 
@@ -174,6 +172,5 @@ def write_drops(
         scores = split if split.suffix and split.is_file() else "SCORES"
         console.print(
             f"{count_of(len(marks), 'mark')} in {path}; to drop them: difficulty clean {scores} "
-            f"--marks {path} --out cleaned.csv",
-            markup=False,
+            f"--marks {path} --out cleaned.csv"
         )

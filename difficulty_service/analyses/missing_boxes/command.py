@@ -66,7 +66,7 @@ def missing(
     source = open_images(made, ids, images.images, reading_of(images))
     print_warnings(source.warnings)
     with exit_when_interrupted("stopped; nothing is written"), ImageProgressBar() as bar:
-        err.print(f"listing windows of {source.dataset.location}", markup=False)
+        err.print(f"listing windows of {source.dataset.location}")
         callbacks = Callbacks(bar.update, report_settled)
         found = find_missing(split, source.dataset, search, plan.reporting(bar.download), callbacks)
     print_warnings(found.warnings)
@@ -102,6 +102,5 @@ def report_missing(found: "MissingBoxes", out: Path) -> None:
     print_table(("image", "x y width height", "looks like", "score"), rows, shorten="image")
     console.print(
         f"{count_of(len(found.table), 'region')} in {out}, those most like an object first; the "
-        "score ranks them and is no probability",
-        markup=False,
+        "score ranks them and is no probability"
     )

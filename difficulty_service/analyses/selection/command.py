@@ -101,8 +101,7 @@ def report_selection(selection: "Selection", out: Path) -> None:
     number = len(selection.table)
     console.print(
         f"{count_of(number, selection.noun)} of {selection.num_samples:,} of {selection.name} "
-        f"{is_or_are(number)} in {out}, in the order of choice",
-        markup=False,
+        f"{is_or_are(number)} in {out}, in the order of choice"
     )
     by = selection.strategies
     if len(by) > 1:
@@ -124,8 +123,7 @@ def write_others(selection: "Selection", pool: Path, path: Path) -> None:
     scores = pool if pool.suffix and pool.is_file() else "SCORES"
     console.print(
         f"{count_of(len(selection.other_marks), 'mark')} in {path}; to keep the chosen ones only: "
-        f"difficulty clean {scores} --marks {path} --out chosen.csv",
-        markup=False,
+        f"difficulty clean {scores} --marks {path} --out chosen.csv"
     )
 
 
@@ -136,4 +134,4 @@ def write_chosen_scores(selection: "Selection", pool: Path, path: Path) -> None:
 
     scores = chosen_scores(selection, pool)
     write_scores(path, scores.table, scores.provenance)
-    console.print(f"their scores are in {path}", markup=False)
+    console.print(f"their scores are in {path}")

@@ -105,5 +105,4 @@ def report_tags(report: "TagReport", out: Path, page: Path | None = None) -> Non
     console.print(
         f"\nthe decisions are in {out}, all tags in {by_tag_file(out)}"
         + ("" if page else f"\n{look}"),
-        markup=False,
     )

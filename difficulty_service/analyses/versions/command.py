@@ -86,7 +86,7 @@ def diff(
         report_changes(found)
         if out is not None:
             found.save(out)
-            console.print(f"the changes are in {out}", markup=False)
+            console.print(f"the changes are in {out}")
         if report is not None and splits is not None:
             from difficulty_service.analyses.versions.page import write_change_page
 
@@ -136,8 +136,7 @@ def report_changes(found: "ChangeReport") -> None:
 
     console.print(
         f"{found.old}: {count_of(found.num_old, found.noun)}; "
-        f"{found.new}: {count_of(found.num_new, found.noun)}",
-        markup=False,
+        f"{found.new}: {count_of(found.num_new, found.noun)}"
     )
     if found.counts is not None:
         numbers = {**found.counts, RELABELLED: found.relabelled or 0}

@@ -51,6 +51,14 @@ def test_names_are_neither_markup_nor_control_characters(monkeypatch: pytest.Mon
     assert printed.getvalue().split() == ["sample", "[red]a.jpg", "b��[2J.jpg"]
 
 
+def test_a_path_with_brackets_is_printed_as_it_is() -> None:
+    printed = io.StringIO()
+
+    console.LastingConsole(file=printed).print("[red]/a.jpg")
+
+    assert printed.getvalue() == "[red]/a.jpg\n"
+
+
 def test_a_command_goes_on_when_nobody_reads_what_it_prints() -> None:
     reader, writer = os.pipe()
     os.close(reader)
