@@ -6,7 +6,7 @@ is kept, so that what is read and written is the same to the byte.
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Strict, ValidationError
 
@@ -51,6 +51,13 @@ class Found(BaseModel):
     """Named numbers that a command prints or a service answers, with a docstring for each."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Printed(Found):
+    """The object that a command prints as JSON, whose names and meanings stay."""
+
+    version: Literal[1] = 1
+    """Version of this object: another number where a name goes or changes its meaning."""
 
 
 def given(**values: object) -> Mapping[str, Any]:

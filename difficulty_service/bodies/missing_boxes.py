@@ -1,15 +1,10 @@
 """What a search for missing boxes tells in numbers."""
 
-from typing import Literal
-
-from difficulty_service.base.contract import Found
+from difficulty_service.base.contract import Printed
 
 
-class MissingResult(Found):
+class MissingResult(Printed):
     """What `difficulty missing --json` prints."""
-
-    version: Literal[1] = 1
-    """Version of this object: another number where a name goes or changes its meaning."""
 
     scores: str
     """The boxes that were scored."""

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from difficulty_service.base.contract import Found
+from difficulty_service.base.contract import Found, Printed
 from difficulty_service.base.wording import Noun, count_of, did_you_mean
 from difficulty_service.cli.wrong_call import AboveLimit, WrongCall
 from difficulty_service.scores.label_counts import LabelCounts
@@ -81,11 +81,8 @@ class Labels(Found):
         )
 
 
-class ScoreResult(Found):
+class ScoreResult(Printed):
     """What `difficulty score --json` prints."""
-
-    version: Literal[1] = 1
-    """Version of this object: another number where a name goes or changes its meaning."""
 
     scores: str
     """The score file."""

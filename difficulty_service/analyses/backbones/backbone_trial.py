@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isnan
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
@@ -23,7 +22,7 @@ from difficulty_service.analyses.backbones.label_likelihood import (
 )
 from difficulty_service.backbones import Loader, find_loader, load_backbone
 from difficulty_service.backbones.plugged import find_plugin
-from difficulty_service.base.contract import Found
+from difficulty_service.base.contract import Found, Printed
 from difficulty_service.base.errors import (
     BackboneError,
     ConfigError,
@@ -87,11 +86,8 @@ class NotTried(Found):
     """Why, in a sentence."""
 
 
-class BackboneTrial(Found):
+class BackboneTrial(Printed):
     """Backbones that were tried on the same samples of a dataset."""
-
-    version: Literal[1] = 1
-    """Version of this object: another number where a name goes or changes its meaning."""
 
     dataset: str
     """The dataset."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field
 
-from difficulty_service.base.contract import Found
+from difficulty_service.base.contract import Found, Printed
 from difficulty_service.base.wording import Noun
 from difficulty_service.bodies.comparison_kinds import (
     Compared,
@@ -101,11 +101,8 @@ class SetResult(Found):
         }[kind]
 
 
-class LeakResult(Found):
+class LeakResult(Printed):
     """What `difficulty leaks --json` prints."""
-
-    version: Literal[1] = 1
-    """Version of this object: another number where a name goes or changes its meaning."""
 
     train: str
     """The training set."""

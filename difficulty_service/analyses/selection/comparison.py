@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import ConfigDict, model_validator
 
-from difficulty_service.base.contract import Found
+from difficulty_service.base.contract import Printed
 from difficulty_service.base.wording import Noun
 from difficulty_service.bodies.comparison_kinds import (
     MOST_CLASSES,
@@ -28,11 +28,8 @@ if TYPE_CHECKING:
     from difficulty_service.analyses.selection.selection import Selection
 
 
-class SelectResult(Found):
+class SelectResult(Printed):
     """What `difficulty select --json` prints."""
-
-    version: Literal[1] = 1
-    """Version of this object: another number where a name goes or changes its meaning."""
 
     pool: str
     """The samples that were chosen from."""

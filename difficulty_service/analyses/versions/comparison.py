@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import ConfigDict
 
-from difficulty_service.base.contract import Found
+from difficulty_service.base.contract import Found, Printed
 from difficulty_service.base.wording import Noun
 from difficulty_service.bodies.comparison_kinds import (
     MOST_CLASSES,
@@ -53,11 +53,8 @@ class ClassShift(Found):
     """Share of the permutations in which the means are as far apart; null without any."""
 
 
-class DiffResult(Found):
+class DiffResult(Printed):
     """What `difficulty diff --json` prints."""
-
-    version: Literal[1] = 1
-    """Version of this object: another number where a name goes or changes its meaning."""
 
     old: str
     """The old version."""
