@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from difficulty_service.base.entry_points import entry_points_of
-from difficulty_service.base.errors import BackboneError, DifficultyError, Setting
+from difficulty_service.base.errors import BackboneError, DifficultyError
 from difficulty_service.base.plugins import entry_point_of
 
 if TYPE_CHECKING:
@@ -76,9 +76,7 @@ def load_plugged(name: str, plugin: EntryPoint, options: "BackboneOptions") -> "
     if options.features != "penultimate":
         raise no_projection(name)
     if options.weights is not None or options.random:
-        raise BackboneError(
-            f"{name} has weights of its own", "leave out ", Setting("weights"), parameter="weights"
-        )
+        raise BackboneError.leave_out(f"{name} has weights of its own", "weights")
     try:
         plugged: PluggedNetwork = plugin.load()(name.partition(":")[2])
     except DifficultyError as error:

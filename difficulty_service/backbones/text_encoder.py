@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from difficulty_service.backbones.backbone import BackboneOptions, TextPreprocessing, no_projection
-from difficulty_service.base.errors import BackboneError, Setting
+from difficulty_service.base.errors import BackboneError
 from difficulty_service.base.float32_products import full_float32
 
 
@@ -37,15 +37,8 @@ class TextEncoder:
 def refuse_image_options(name: str, options: BackboneOptions) -> None:
     """Refuses a weights file, kinds of features and mirror images: no use to encoders of texts."""
     if options.weights is not None:
-        raise BackboneError(
-            f"{name} has no weights file to choose",
-            "leave out ",
-            Setting("weights"),
-            parameter="weights",
-        )
+        raise BackboneError.leave_out(f"{name} has no weights file to choose", "weights")
     if options.features != "penultimate":
         raise no_projection(name)
     for option in options.given:
-        raise BackboneError(
-            f"{option} does not apply to texts", "leave out ", Setting(option), parameter=option
-        )
+        raise BackboneError.leave_out(f"{option} does not apply to texts", option)

@@ -30,7 +30,7 @@ from Python, and each of these spells the setting `split = test` differently.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,11 @@ class DifficultyError(Exception):
         self.remedy = remedy
         self.parameter = parameter
 
+    @classmethod
+    def leave_out(cls, problem: str, name: str) -> Self:
+        """The error of a setting that has to be left out."""
+        return cls(problem, "leave out ", Setting(name), parameter=name)
+
     def __str__(self) -> str:
         return self.message(as_keyword)
 
@@ -91,6 +96,11 @@ class DifficultyError(Exception):
 
 class DatasetError(DifficultyError):
     """A dataset cannot be read, or its labels are invalid."""
+
+    @classmethod
+    def of_location(cls, problem: str, *remedy: str | Setting) -> Self:
+        """The error of a location at which no dataset can be read."""
+        return cls(problem, *remedy, parameter="location")
 
 
 class DuplicateSampleId(DatasetError):

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.base.garbage import collection_paused
 from difficulty_service.base.wording import did_you_mean
 from difficulty_service.datasets.archive import open_archive
@@ -46,24 +46,18 @@ def open_dataset(location: str, options: DatasetOptions) -> Dataset:
     found = recognise(location, options)
     kind = found.kind
     if options.text_column is not None and kind not in ("table", "hugging-face"):
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"{location!r} is of the kind {kind}, and texts are read from tables",
             "name a Parquet, CSV or JSON Lines file with a column of texts",
-            parameter="location",
         )
     if options.outlines and kind not in OBJECT_FORMATS:
-        raise DatasetError(
+        raise DatasetError.leave_out(
             f"{location!r} is of the kind {kind}, and outlines are those of objects in boxes",
-            "leave out ",
-            Setting("outlines"),
-            parameter="outlines",
+            "outlines",
         )
     if options.unlabelled and options.label_column is not None:
-        raise DatasetError(
-            "a label column is named, and labels are to be ignored",
-            "leave out ",
-            Setting("label_column"),
-            parameter="label_column",
+        raise DatasetError.leave_out(
+            "a label column is named, and labels are to be ignored", "label_column"
         )
     with collection_paused():  # one object for each sample or more, none of them in a circle
         opened = DATASETS[kind](found.location, found.options)

@@ -82,11 +82,10 @@ def read_archive(file: StoredFile, *, compressed: bool = False) -> list[ArchiveM
     """
     name = file.place.name.lower()
     if is_compressed(file.place) and not compressed:
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"{file.place.name!r} is compressed as a whole, so reading an image needs all data "
             "before it",
             "write an uncompressed .tar, or a .zip",
-            parameter="location",
         )
     is_zip = name.endswith(ZIP_EXTENSION)
     try:
@@ -237,10 +236,9 @@ def open_archive(location: str, options: DatasetOptions) -> Dataset:
     check_options(options, "an archive of class folders")
     files = find_files(location, options.boundary)
     if len(files) > 1:
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"{location!r} matches {len(files)} archives, the first is {files[0].place.name!r}",
             "expected one archive that holds all class folders",
-            parameter="location",
         )
     place = files[0].place
     members = _by_path(files[0], compressed=options.limits is None)

@@ -174,10 +174,9 @@ def _class_folders(
         return Folders([top.path], skipped, has_classes=False)
     if not top.folders:
         refuse_field(where, top.files)
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"{where} has no class folders, only {top.files[:5]}",
             "expected images, one sub-folder per class, or give the table or tar file itself",
-            parameter="location",
         )
     if not choice.is_sure:
         if is_one_of_images(tree, top):
@@ -197,10 +196,8 @@ def open_image_folder(location: str, options: DatasetOptions) -> Dataset:
     check_options(options, "a folder of class folders")
     place = resolve(location, options.boundary)
     if not is_folder(place, location):
-        raise DatasetError(
-            f"{location!r} does not exist or is not a folder",
-            "check the path or URI",
-            parameter="location",
+        raise DatasetError.of_location(
+            f"{location!r} does not exist or is not a folder", "check the path or URI"
         )
     tree = tree_of(place, location)
     folders = find_class_folders(tree, location, FolderChoice.of(options))

@@ -102,10 +102,9 @@ def parse_glob(pattern: str) -> GlobPattern:
     # Those in a row count one by one: a hundred of them are a mistake, whatever they match.
     number = pattern.split("/").count(RECURSIVE)
     if number > MAX_RECURSIVE:
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"the pattern has {number} times `**`, more than the {MAX_RECURSIVE} allowed",
             "name a folder nearer to the files",
-            parameter="location",
         )
     return GlobPattern(tuple(parts))
 
@@ -134,16 +133,13 @@ def find_files(location: str, boundary: Boundary | None = None) -> list[StoredFi
     if files:
         return sorted(files, key=lambda file: file.place.path)
     if WILDCARD.search(place.path):
-        raise DatasetError(
-            f"no file matches {location!r}",
-            "check the folder and the pattern",
-            parameter="location",
+        raise DatasetError.of_location(
+            f"no file matches {location!r}", "check the folder and the pattern"
         )
     is_there = is_folder(place, location)
-    raise DatasetError(
+    raise DatasetError.of_location(
         f"{location!r} {'has no file of its own' if is_there else 'does not exist'}",
         "name a file in it" if is_there else "check the path or URI",
-        parameter="location",
     )
 
 
@@ -163,10 +159,9 @@ def expand_braces(location: str) -> list[str]:
             continue
         parts = _alternatives(found)
         if len(pending) + len(done) + len(parts) > MAX_EXPANDED:
-            raise DatasetError(
+            raise DatasetError.of_location(
                 f"the braces of {location!r} stand for more than {MAX_EXPANDED:,} files",
                 "use a wildcard such as `*`",
-                parameter="location",
             )
         pending += [one[: found.start()] + part + one[found.end() :] for part in reversed(parts)]
     return done
@@ -187,10 +182,8 @@ def find_files_ending(
     files = find_files(location, boundary)
     files = [file for file in files if file.place.name.lower().endswith(endings)]
     if not files:
-        raise DatasetError(
-            f"{location!r} holds no {kind}",
-            f"expected files ending in {', '.join(endings)}",
-            parameter="location",
+        raise DatasetError.of_location(
+            f"{location!r} holds no {kind}", f"expected files ending in {', '.join(endings)}"
         )
     return files
 
@@ -233,12 +226,11 @@ def files_of_split(
         return SplitFiles(files, split, common)
     if split is None and len(known) == 1 and others:
         own = next(file for file in files if file not in others)
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"{location!r} holds files of the split {known[0]!r}, such as {own.place.name!r}, and "
             f"others, such as {others[0].place.name!r}",
             "name the files that are meant, or choose the split as ",
             Setting("split", known[0]),
-            parameter="location",
         )
     if not known or (split is None and len(known) == 1):
         return SplitFiles(files, split, common)

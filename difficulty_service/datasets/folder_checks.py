@@ -234,11 +234,10 @@ def refuse_labels_beside(
     meant = split_of_folder(split)
     files.sort(key=lambda name: meant is None or split_of_file(name) != meant)
     if files:
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"the split {split!r} of {location!r} has images and no class folders; the labels are "
             f"probably in {files[0]!r}",
             *_of_labels_in(files[0], inside.path),
-            parameter="location",
         )
 
 
@@ -264,11 +263,10 @@ def refuse_annotations(tree: FolderTree, where: str, top: Level, choice: FolderC
     for name in top.label_files[:_LOOKED_AT]:
         title = title_of(tree, top.prefix + name)
         if title is not None:
-            raise DatasetError(
+            raise DatasetError.of_location(
                 f"{where} has {name!r}, which has annotations as {title} writes them",
                 choice.convert(may_be_read=False),
                 *(choice.classes_all_the_same if top.folders else choice.images_alone),
-                parameter="location",
             )
 
 
@@ -311,12 +309,11 @@ def refuse_labels_elsewhere(
         inside = peek(tree, top.prefix + top.folders[0])
         known = [] if inside.folders else [name for name in files if _lists(tree, name, inside)]
     if known:
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"{where} has a single folder, {top.folders[0]!r}, with {known[0]!r} beside it, where "
             "the labels probably are",
             *_of_labels_in(known[0], top.prefix + top.folders[0]),
             *choice.classes_all_the_same,
-            parameter="location",
         )
 
 
@@ -349,14 +346,13 @@ def refuse_groups(tree: FolderTree, where: str, top: Level, choice: FolderChoice
         remedy = "write "
     else:
         return
-    raise DatasetError(
+    raise DatasetError.of_location(
         f"{where} has {what}, and it does not say which are the classes",
         f"{remedy}a CSV with the columns path and label, and name that as the dataset; to score "
         "all images without labels, set ",
         Setting("unlabelled", value=True),
         "; if the outer folders are the classes, set ",
         choice.sure,
-        parameter="location",
     )
 
 
@@ -367,12 +363,11 @@ def _refuse_layout(tree: FolderTree, where: str, level: Level, choice: FolderCho
         return
     what = f"{level.path!r} in {where}" if level.path else where
     title = (layout.may_be_read and _title_below(tree, level)) or layout.title
-    raise DatasetError(
+    raise DatasetError.of_location(
         f"{what} has the folders {list_names(level.folders)}, as datasets of {title} do, and no "
         "classes",
         choice.convert(may_be_read=layout.may_be_read),
         *choice.classes_all_the_same,
-        parameter="location",
     )
 
 
@@ -391,10 +386,9 @@ def refuse_layout_inside(tree: FolderTree, where: str, top: Level, choice: Folde
     if splits and 2 * len(splits) >= len(looked_at):
         one = splits[0]
         called = ", as MVTec AD has," if MVTEC in one.folders else ""
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"{where} has splits in its folders{called} such as {one.folders} in {one.path!r}",
             f"name one of them, such as {one.path!r}, with one of its splits as ",
             Setting("split"),
             *choice.classes_all_the_same,
-            parameter="location",
         )

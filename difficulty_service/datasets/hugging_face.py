@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.base.extras import needs_extra
 from difficulty_service.datasets.declared_names import names_of_feature
 from difficulty_service.datasets.image_openers import cell_opener, text_opener
@@ -43,10 +43,9 @@ def open_hugging_face(location: str, options: DatasetOptions) -> Dataset:
     check_options(options, "a Hugging Face dataset", unused=())
     if options.boundary is not None:
         # Its rows are in a cache or refer to arbitrary files, so no boundary can contain them.
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"{location!r} is a Hugging Face dataset, which cannot be read within a boundary",
             "save it as Parquet tables",
-            parameter="location",
         )
     rows, place, split = _load(location, options.split)
     return open_rows(rows, place, location, replace(options, split=split))
@@ -128,10 +127,9 @@ def _load(location: str, split: str | None) -> tuple[Any, StoredPath, str]:
         return rows, resolve("."), str(rows.split or "data")
     place = resolve(location)
     if not place.is_local:
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"{location!r} was made by save_to_disk and cannot be read on remote storage",
             "save it as Parquet files there, or use a local copy",
-            parameter="location",
         )
     try:
         dataset = package.load_from_disk(place.path)
@@ -143,11 +141,8 @@ def _load(location: str, split: str | None) -> tuple[Any, StoredPath, str]:
         chosen = choose_split(list(dataset), split, location)
         return dataset[chosen], place, chosen
     if split not in (None, str(dataset.split)):
-        raise DatasetError(
-            f"{location!r} holds {dataset.split or 'one unnamed split'}, not {split!r}",
-            "leave out ",
-            Setting("split"),
-            parameter="split",
+        raise DatasetError.leave_out(
+            f"{location!r} holds {dataset.split or 'one unnamed split'}, not {split!r}", "split"
         )
     return dataset, place, str(dataset.split or "data")
 
@@ -163,11 +158,10 @@ def _load_from_hub(
         chosen = choose_split(splits, split, location)
         return package.load_dataset(name, config or None, split=chosen)
     except (OSError, ValueError, RuntimeError, package.exceptions.DatasetsError) as error:
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"{location!r} cannot be loaded: {error}",
             "check the name, the network and, for a private dataset, `hf auth login`; a dataset "
             "with configurations is hf:NAME@CONFIG",
-            parameter="location",
         ) from error
 
 

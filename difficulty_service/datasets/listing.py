@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from difficulty_service.base.errors import DatasetError, DuplicateSampleId, Setting
+from difficulty_service.base.errors import DatasetError, DuplicateSampleId
 from difficulty_service.base.files import file_stamp
 from difficulty_service.base.wording import count_of, is_or_are, list_names
 from difficulty_service.datasets.sample import (
@@ -70,9 +70,7 @@ def check_options(
             raise DatasetError(f"{name} is {value}", "expected 1 or more", parameter=name)
     for name in unused:
         if getattr(options, name) is not None:
-            raise DatasetError(
-                f"{name} does not apply to {kind}", "leave out ", Setting(name), parameter=name
-            )
+            raise DatasetError.leave_out(f"{name} does not apply to {kind}", name)
 
 
 def build_dataset(
@@ -85,10 +83,9 @@ def build_dataset(
     """Makes a dataset of a listing: checks ids, applies the limit, computes the fingerprint."""
     warnings = (*listing.warnings, *skip_warnings(listing.skipped))
     if not len(listing.labels):
-        raise DatasetError(
+        raise DatasetError.of_location(
             "; ".join((f"{location!r} has no samples", *warnings)),
             "check the path, the split and the files",
-            parameter="location",
         )
     check_names(listing.class_names)
     _refuse_long(listing.sample_ids, MAX_ID_LENGTH, "an id")

@@ -205,10 +205,9 @@ def open_plugged(location: str, options: DatasetOptions) -> Dataset:
     """
     plugin = find_plugin(location)
     if plugin is None or options.boundary is not None:
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"{location!r} is read by another package, which knows no bounds, so only the command "
-            "line and Python take it",
-            parameter="location",
+            "line and Python take it"
         )
     unused = ("split", "image_column", "label_column", "id_column", "text_column")
     check_options(options, f"the datasets of {plugin.value}", unused)
@@ -220,16 +219,14 @@ def open_plugged(location: str, options: DatasetOptions) -> Dataset:
     except DifficultyError:
         raise
     except Exception as error:
-        raise DatasetError(
-            f"{plugin.value} cannot read {location!r}: {type(error).__name__}: {error}",
-            parameter="location",
+        raise DatasetError.of_location(
+            f"{plugin.value} cannot read {location!r}: {type(error).__name__}: {error}"
         ) from error
     if labels.shape != (len(ids),) or (
         labels.size and not 0 <= labels.min() <= labels.max() < len(names)
     ):
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"{plugin.value} gave {len(ids):,} samples of {len(names):,} classes, but labels of "
-            f"shape {labels.shape} that are not all class indices",
-            parameter="location",
+            f"shape {labels.shape} that are not all class indices"
         )
     return open_memory(ImagesInMemory(held.read_image, ids, labels, names), location, options)

@@ -212,7 +212,7 @@ def _says(kind: str, *, is_it: bool) -> Verdict:
 def _is_of_format(form: ObjectFormat, place: StoredPath, entries: list[Entry]) -> bool:
     """Whether boxes of a format are in a folder, or in the single folder in it."""
     try:
-        return any(form.is_folder(*folder) for folder in nested(place, entries))
+        return any(form.find(*folder) for folder in nested(place, entries))
     except OSError:
         return False
 
@@ -265,10 +265,9 @@ def _kind_of_files(location: str, options: DatasetOptions) -> str:
     kind = _kind_by_extension(names, location)
     if kind is None:
         _refuse_with_remedy(names[0], location)
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"{location!r} is not a dataset that can be read, for example {names[0]!r}",
             f"expected a folder of class folders, or files ending in {', '.join(_ALL_EXTENSIONS)}",
-            parameter="location",
         )
     if kind == "table" and options.text_column is None:
         column = options.image_column
@@ -289,9 +288,7 @@ def _refuse_with_remedy(name: str, location: str) -> None:
     refuse_field(repr(location), [name])
     for endings, remedy in _REMEDIES.items():
         if name.lower().endswith(endings):
-            raise DatasetError(
-                f"{location!r} is not read as a dataset", remedy, parameter="location"
-            )
+            raise DatasetError.of_location(f"{location!r} is not read as a dataset", remedy)
 
 
 def _extension(name: str) -> str:
@@ -306,10 +303,9 @@ def _kind_by_extension(names: list[str], location: str) -> str | None:
     tables = [name for name in names if name.lower().endswith(NAMED_EXTENSIONS)]
     tars = [name for name in names if name.lower().endswith(TAR_EXTENSIONS)]
     if tables and tars:
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"{location!r} holds tables ({tables[0]!r}) and tars ({tars[0]!r})",
             f"choose one kind by a glob such as '*{_extension(tables[0])}'",
-            parameter="location",
         )
     if not names or len(tables) + len(tars) < len(names):
         return None

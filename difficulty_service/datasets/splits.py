@@ -97,9 +97,7 @@ def choose_split(splits: Sequence[str], split: str | None, location: str) -> str
     if found is not None:
         return found
     if split is not None and not splits:
-        raise DatasetError(
-            f"{location!r} has no splits", "leave out ", Setting("split"), parameter="split"
-        )
+        raise DatasetError.leave_out(f"{location!r} has no splits", "split")
     if split is None:
         raise DatasetError(
             f"{location!r} holds the splits {list(splits)}",

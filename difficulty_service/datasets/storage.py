@@ -230,10 +230,9 @@ def _resolve_with_fsspec(location: str, boundary: Boundary | None) -> StoredPath
             f"{location!r} needs a package that is not installed: {error}", parameter="location"
         ) from error
     except (OSError, ValueError) as error:
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"{location!r} is not a location that this computer can read: {error}",
             "give a local path or a URI such as s3://bucket/folder",
-            parameter="location",
         ) from error
     return StoredPath(PyFileSystem(FSSpecHandler(filesystem)), path, boundary)
 

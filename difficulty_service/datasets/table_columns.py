@@ -172,12 +172,7 @@ def _text_column(schema: pa.Schema, options: DatasetOptions, source: str) -> str
     if options.text_column is None:
         return None
     if options.image_column is not None:
-        raise DatasetError(
-            "image_column does not apply to texts",
-            "leave out ",
-            Setting("image_column"),
-            parameter="image_column",
-        )
+        raise DatasetError.leave_out("image_column does not apply to texts", "image_column")
     name = _require(schema, options.text_column, ("text", source))
     if not holds_text(schema.field(name).type):
         raise DatasetError(

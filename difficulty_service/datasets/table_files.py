@@ -296,11 +296,10 @@ def open_table_file(
     """
     kind = name.lower()
     if limits is not None and kind.endswith(SPREADSHEET_EXTENSIONS):
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"{name!r} is a workbook, which may unpack to any size, so only the command line and "
             "Python read it",
             "save the sheet as CSV",
-            parameter="location",
         )
     try:
         if kind.endswith(".parquet"):

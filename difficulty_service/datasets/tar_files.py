@@ -365,10 +365,9 @@ def _refuse_archives(groups: dict[str, dict[str, TarMember]], tar_name: str) -> 
     """Refuses a tar of nothing but archives, as the training images of ImageNet are published."""
     members = [f"{key}.{extension}" for key, group in groups.items() for extension in group]
     if members and all(name.endswith((*TAR_EXTENSIONS, ".zip")) for name in members):
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"{tar_name!r} holds {len(members):,} archives, such as {members[0]!r}, and no images",
             "unpack it, then each of them into a folder of its own name, and name the folder above",
-            parameter="location",
         )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.text_encoders import require_modality
-from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.features.description import numbers_of_runs
@@ -128,6 +128,4 @@ def _refuse_image_options(options: ExtractOptions) -> None:
     usual = ExtractOptions()
     for name in ("augment_runs", "corruption", "preprocess", "pixels"):
         if getattr(options, name) != getattr(usual, name):
-            raise DatasetError(
-                f"{name} does not apply to texts", "leave out ", Setting(name), parameter=name
-            )
+            raise DatasetError.leave_out(f"{name} does not apply to texts", name)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 
 from cyclopts import Parameter
 
-from difficulty_service.base.errors import ConfigError, Setting
+from difficulty_service.base.errors import ConfigError
 from difficulty_service.settings.machine import NetworkOptions, RunOptions
 from difficulty_service.settings.option_rules import chosen_in, find_clash
 from difficulty_service.settings.options import (
@@ -95,7 +95,7 @@ class Run:
         clash = find_clash(self.chosen)
         if clash is not None:
             name = clash.others[0]
-            raise ConfigError(clash.sentence(), "leave out ", Setting(name), parameter=name)
+            raise ConfigError.leave_out(clash.sentence(), name)
 
     @property
     def reading(self) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from difficulty_service.analyses.backbones.backbone_trial import (
     useless_options,
 )
 from difficulty_service.analyses.backbones.backbone_trial import try_backbones as run_trial
-from difficulty_service.base.errors import ConfigError, Setting
+from difficulty_service.base.errors import ConfigError
 from difficulty_service.interface.image_sources import LabelledImages, open_images, zip_labels
 from difficulty_service.interface.keywords import ReadingChoices
 from difficulty_service.interface.options import progress_bar, read_options, require_names, run_of
@@ -49,9 +49,7 @@ def try_backbones(
     require_names(options, ReadingChoices, "try_backbones")
     run = run_of(options)
     for name in sorted(useless_options(run)):
-        raise ConfigError(
-            f"{name} does not apply to a trial", "leave out ", Setting(name), parameter=name
-        )
+        raise ConfigError.leave_out(f"{name} does not apply to a trial", name)
     named = [backbones] if isinstance(backbones, str) else list(backbones)
     trial = read_options(TrialOptions, {"try_": named, "sample": sample})
     plan = make_plan(run)

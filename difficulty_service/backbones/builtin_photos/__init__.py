@@ -18,7 +18,7 @@ from difficulty_service.backbones.weights_files import (
     PHOTO_INT8_GRAPH,
     PHOTO_WEIGHTS,
 )
-from difficulty_service.base.errors import BackboneError, Setting
+from difficulty_service.base.errors import BackboneError
 from difficulty_service.base.files import file_sha256
 
 WEIGHTS_SHA256 = "bfe24e516cef07f068b641f609a55678d7701c9d686f2085cf91c522a7164d88"
@@ -50,9 +50,7 @@ def load_builtin_photos(name: str, options: BackboneOptions) -> Backbone:
     if options.features != "penultimate":
         raise no_projection(name)
     if options.weights is not None:
-        raise BackboneError(
-            f"{name} has weights of its own", "leave out ", Setting("weights"), parameter="weights"
-        )
+        raise BackboneError.leave_out(f"{name} has weights of its own", "weights")
     network = PhotoEncoder()
     if options.random:
         return freeze(name, network, PREPROCESSING, None, options)

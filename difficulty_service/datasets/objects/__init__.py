@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from difficulty_service.datasets.objects.box_table import (
+    find_box_tables,
     is_box_table,
-    is_folder_of_box_tables,
     open_box_table,
 )
-from difficulty_service.datasets.objects.coco import is_coco, open_coco
-from difficulty_service.datasets.objects.coco_files import is_coco_file
-from difficulty_service.datasets.objects.cvat import is_cvat, is_cvat_file, open_cvat
+from difficulty_service.datasets.objects.coco import open_coco
+from difficulty_service.datasets.objects.coco_files import find_files, is_coco_file
+from difficulty_service.datasets.objects.cvat import find_cvat, is_cvat_file, open_cvat
 from difficulty_service.datasets.objects.label_studio import (
-    is_label_studio,
+    find_label_studio,
     is_label_studio_file,
     open_label_studio,
 )
@@ -39,12 +39,13 @@ class ObjectFormat:
 
     Attributes:
         open: Function that opens a dataset.
-        is_folder: Whether a folder with these entries is of the format.
+        find: Function that finds files of the format in a folder with these entries, or says
+            whether there are any.
         is_file: Whether a file is.
     """
 
     open: Callable[[str, DatasetOptions], Dataset]
-    is_folder: Callable[[StoredPath, list[Entry]], bool]
+    find: Callable[[StoredPath, list[Entry]], object]
     is_file: Callable[[StoredPath], bool] = lambda _: False
 
 
@@ -56,14 +57,14 @@ def _of_shapes(form: ShapeFormat) -> ObjectFormat:
 
 OBJECT_FORMATS: dict[str, ObjectFormat] = {
     "yolo": ObjectFormat(open_yolo, is_yolo, is_yolo_file),  # may have notes in JSON beside it
-    "coco": ObjectFormat(open_coco, is_coco, is_coco_file),
+    "coco": ObjectFormat(open_coco, find_files, is_coco_file),
     "voc": ObjectFormat(open_voc, is_voc),
-    "label-studio": ObjectFormat(open_label_studio, is_label_studio, is_label_studio_file),
-    "cvat": ObjectFormat(open_cvat, is_cvat, is_cvat_file),
+    "label-studio": ObjectFormat(open_label_studio, find_label_studio, is_label_studio_file),
+    "cvat": ObjectFormat(open_cvat, find_cvat, is_cvat_file),
     "labelme": _of_shapes(LABELME),
     "supervisely": _of_shapes(SUPERVISELY),
     "createml": _of_shapes(CREATEML),
-    "box-table": ObjectFormat(open_box_table, is_folder_of_box_tables, is_box_table),
+    "box-table": ObjectFormat(open_box_table, find_box_tables, is_box_table),
 }
 
 GIVE_WAY = ("labelme", "supervisely", "createml", "box-table")

@@ -81,7 +81,7 @@ class BoxColumns:
 
 def box_columns(names: Iterable[str]) -> BoxColumns | None:
     """The columns with boxes by the names of all columns; None where there are none."""
-    plain = {_plain(name): name for name in reversed([*names])}
+    plain = {re.sub(r"[^a-z0-9]", "", name.lower()): name for name in reversed([*names])}
     whole = {_PREFIX.sub("", key): name for key, name in plain.items()} | plain
     for meaning, sets in _NAMES.items():
         for wanted in sets:
@@ -93,10 +93,6 @@ def box_columns(names: Iterable[str]) -> BoxColumns | None:
     if in_one is None:
         return None
     return BoxColumns((in_one,), None, is_sure=False, size=_size(plain, (in_one,)))
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def _own(wanted: str, plain: Mapping[str, str], whole: Mapping[str, str]) -> str:
@@ -198,12 +194,11 @@ def meaning_of(
     if not is_clear and columns.meaning is not None and not shares:
         fitting = fitting[:1] or usual[:1]
     if len(fitting) != 1:
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"the numbers in {', '.join(map(repr, columns.sides))} may be {' or '.join(usual)} of "
             "boxes",
             "name the columns x_min, y_min, x_max and y_max, or x_min, y_min, width and height, or "
             "x_center, y_center, width and height, one number in each",
-            parameter="location",
         )
     words = f"as {fitting[0]}" + (", in shares of the image" if shares else "")
     return replace(said, kind=fitting[0], note=words)

@@ -69,12 +69,8 @@ def is_box_table(place: StoredPath, image_column: str | None = None) -> bool:
     return has_images and box_columns(names) is not None
 
 
-def is_folder_of_box_tables(place: StoredPath, entries: list[Entry]) -> bool:
-    """Whether a folder holds such tables alone, with its images or with one folder of these."""
-    return bool(_tables_in(place, entries))
-
-
-def _tables_in(place: StoredPath, entries: list[Entry]) -> list[StoredPath]:
+def find_box_tables(place: StoredPath, entries: list[Entry]) -> list[StoredPath]:
+    """Such tables in a folder that holds them alone, with its images or one folder of these."""
     if sum(is_dir for _, is_dir, _ in entries) > 1:
         return []  # these may be classes, which the table says more about
     names = [name for name, is_dir, _ in entries if not is_dir]
@@ -139,7 +135,7 @@ def _folder_of(location: str, options: DatasetOptions) -> str:
     place = resolve(location, options.boundary)
     if not is_folder(place, location):
         return location
-    root, *_ = find_folder(place, location, _tables_in)
+    root, *_ = find_folder(place, location, find_box_tables)
     inside = below(place, root)
     return location_below(location, inside) if inside else location
 

@@ -17,7 +17,7 @@ from typing import Any, AnyStr, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.datasets.listing import Listing, as_text, build_dataset
 from difficulty_service.datasets.sample import (
@@ -252,12 +252,7 @@ def chosen_outlines(location: str, options: DatasetOptions, boxes: Boxes) -> Seq
     if not options.outlines:
         return [()] * len(boxes.rows)
     if not any(boxes.outlines):
-        raise DatasetError(
-            f"no box of {location!r} has an outline",
-            "leave out ",
-            Setting("outlines"),
-            parameter="outlines",
-        )
+        raise DatasetError.leave_out(f"no box of {location!r} has an outline", "outlines")
     return boxes.outlines
 
 

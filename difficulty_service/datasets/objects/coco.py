@@ -43,7 +43,7 @@ from difficulty_service.datasets.objects.json_text import (
 from difficulty_service.datasets.objects.whole_images import open_labels
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision
 from difficulty_service.datasets.splits import choose_split
-from difficulty_service.datasets.storage import Entry, StoredPath, is_folder, resolve
+from difficulty_service.datasets.storage import StoredPath, is_folder, resolve
 from difficulty_service.datasets.table_files import require_rows
 
 _MOST_LIMITED = 1 << 29  # of whoever is not trusted; the largest file of COCO has 470 MB
@@ -57,11 +57,6 @@ _SHAPES = ("bbox", "segmentation", "keypoints")
 
 _BEYOND = 0.01
 """Share of a side up to which a box that is drawn by hand sticks out of its image."""
-
-
-def is_coco(place: StoredPath, entries: list[Entry]) -> bool:
-    """Whether a folder holds such a file, in `annotations` or in a folder for each split."""
-    return bool(find_files(place, entries))
 
 
 @dataclass
@@ -137,10 +132,9 @@ def read_coco(
         _scan(read)
     missing = [name for name in LISTS if name not in read.lists]
     if missing:
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"{place.name!r} has no list of {' and of '.join(missing)}",
             "name a file with the boxes of objects, such as instances_train2017.json",
-            parameter="location",
         )
     if all(key is None for key, *_ in read.annotations):
         read.annotations = [(place, *rest) for place, (_, *rest) in enumerate(read.annotations, 1)]

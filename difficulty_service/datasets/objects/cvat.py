@@ -12,7 +12,7 @@ from functools import partial
 from itertools import accumulate, chain
 from xml.parsers import expat
 
-from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.base.wording import list_names
 from difficulty_service.datasets.listing import check_options
 from difficulty_service.datasets.objects.boxes import (
@@ -67,12 +67,8 @@ def is_cvat_file(place: StoredPath) -> bool:
     return bool(root) and _SHOWN.search(rest) is not None
 
 
-def is_cvat(place: StoredPath, entries: list[Entry]) -> bool:
-    """Whether a folder holds such a file."""
-    return bool(_find(place, entries))
-
-
-def _find(place: StoredPath, entries: list[Entry]) -> dict[str, StoredPath]:
+def find_cvat(place: StoredPath, entries: list[Entry]) -> dict[str, StoredPath]:
+    """Such files in a folder, by their names."""
     return files_of(place, entries, EXTENSION, is_cvat_file)
 
 
@@ -122,7 +118,7 @@ class _Split:
     """The boxes of a file, each in the place of its shape."""
 
     def __init__(self, location: str, options: DatasetOptions) -> None:
-        self.file = choose_file(location, options, _find)
+        self.file = choose_file(location, options, find_cvat)
         most = MOST_BYTES if options.limits is None else MOST_LIMITED
         self.data = read_whole(self.file.place, location, most)
         self.reader = parse(self.data, self.file.place)
@@ -182,9 +178,7 @@ def _of_split(images: Sequence[CvatImage], file: OneFile, location: str) -> list
         return [*images]
     subsets = sorted({image.subset for image in images} - {""})
     if not subsets:
-        raise DatasetError(
-            f"{location!r} has no subsets", "leave out ", Setting("split"), parameter="split"
-        )
+        raise DatasetError.leave_out(f"{location!r} has no subsets", "split")
     chosen = choose_split(subsets, file.split, location)
     return [image for image in images if image.subset == chosen]
 
@@ -230,10 +224,8 @@ def parse(data: bytes, place: StoredPath) -> "CvatReader":
     except (expat.ExpatError, ValueError) as error:
         raise DatasetError(f"{place.name!r} is damaged: {error}", "export it again") from error
     if reader.has_tracks:
-        raise DatasetError(
-            f"{place.name!r} has tracks of a video",
-            "export it from CVAT as CVAT for images 1.1",
-            parameter="location",
+        raise DatasetError.of_location(
+            f"{place.name!r} has tracks of a video", "export it from CVAT as CVAT for images 1.1"
         )
     return reader
 

@@ -64,9 +64,7 @@ def find_folder(
             found = find(folder, entries)
             if found:
                 return folder, entries, found
-    raise DatasetError(
-        f"{location!r} has changed while it was read", "try again", parameter="location"
-    )
+    raise DatasetError.of_location(f"{location!r} has changed while it was read", "try again")
 
 
 def walk(place: StoredPath, folder: str = "") -> dict[str, int]:

@@ -94,12 +94,8 @@ def is_label_studio_file(place: StoredPath) -> bool:
     return all(name in head for name in (b'"annotations"', b'"data"')) and bool(_SHAPE.search(head))
 
 
-def is_label_studio(place: StoredPath, entries: list[Entry]) -> bool:
-    """Whether a folder holds such a file."""
-    return bool(_find(place, entries))
-
-
-def _find(place: StoredPath, entries: list[Entry]) -> dict[str, StoredPath]:
+def find_label_studio(place: StoredPath, entries: list[Entry]) -> dict[str, StoredPath]:
+    """Such files in a folder, by their names."""
     found = files_of(place, entries, EXTENSION, is_label_studio_file)
     for extension in TABLES if not found else ():
         found |= files_of(place, entries, extension, is_label_studio_table)
@@ -221,11 +217,7 @@ class _Scenes:
         found = self._found[path]
         if not found.matches and not found.rivals and is_uri(address):
             return BoxedImage(address, cell_opener(address, self._folder), frame)
-        return self._images.image(path if found.rivals else _name_of(path), found, frame)
-
-
-def _name_of(path: str) -> str:
-    return path.rpartition("/")[2]
+        return self._images.image(path if found.rivals else path.rpartition("/")[2], found, frame)
 
 
 def _as_before_upload(path: str) -> str:
@@ -259,7 +251,7 @@ class _Export:
     """
 
     def __init__(self, location: str, options: DatasetOptions) -> None:
-        self.file: OneFile = choose_file(location, options, _find)
+        self.file: OneFile = choose_file(location, options, find_label_studio)
         if self.file.split is not None:
             check_options(options, "a single file of Label Studio", ("split",))
         most = MOST_BYTES if options.limits is None else MOST_LIMITED

@@ -88,7 +88,7 @@ def main_key(addresses: Addresses, tag: str = "") -> str | None:
     for keys in (alike, [*addresses]):
         if len(keys) == 1:
             return keys[0]
-    keys = _without_previews(addresses)
+    keys = [key for key in addresses if not _PREVIEW.search(key.lower())]
     if len({tuple(map(_file_name, addresses[key])) for key in keys}) == 1:
         return keys[0]
     usual = _alike(addresses, "image")
@@ -109,10 +109,6 @@ def _alike(
 
 def _plain(name: str) -> str:
     return _IMAGE.sub("image", re.sub(r"[\W_]", "", name.lower()))
-
-
-def _without_previews(addresses: Addresses) -> list[str]:
-    return [key for key in addresses if not _PREVIEW.search(key.lower())]
 
 
 def _file_name(address: str) -> str:

@@ -53,10 +53,9 @@ def tasks_of_table(place: StoredPath) -> str:
     regions = [name for name in others if any(_regions(row[name]) for row in rows)]
     images = find_usual(IMAGE_NAMES, [name for name in others if name not in regions])
     if not images:
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"{place.name!r} has no column of images; it has {list_names(names)}",
             "export the project as JSON, and name that",
-            parameter="location",
         )
     tasks = defaultdict[str, list[dict[str, Any]]](list)
     for number, row in enumerate(rows):

@@ -255,7 +255,7 @@ def find_split(location: str, options: DatasetOptions) -> VocSplit:
         split = VocSplit(root, files, images, list(everything))
         return _listed(split, location, options.split)
     if not files:
-        raise DatasetError(f"{location!r} has no annotations in XML files", parameter="location")
+        raise DatasetError.of_location(f"{location!r} has no annotations in XML files")
     return VocSplit(root, files, images, list(everything))
 
 
@@ -265,11 +265,8 @@ def _listed(split: VocSplit, location: str, chosen: str) -> VocSplit:
     images = Stems(split.images, IMAGE_FOLDERS)
     lists = find_lists(split.root, split.everything, annotations)
     if not lists:
-        raise DatasetError(
-            f"{location!r} has no lists of splits in ImageSets/Main",
-            "leave out ",
-            Setting("split"),
-            parameter="split",
+        raise DatasetError.leave_out(
+            f"{location!r} has no lists of splits in ImageSets/Main", "split"
         )
     file = lists[choose_split(sorted(lists), chosen, location)]
     found, bare, skipped = read_list(split.root, file, annotations, images)

@@ -70,7 +70,7 @@ def find_split(location: str, options: DatasetOptions) -> YoloSplit:
         config = read_darknet(place) if is_darknet else read_config(place)
         config = f"{place.name!r} {config}" if isinstance(config, str) else config
     if isinstance(config, str):
-        raise DatasetError(config, "correct it, or take it out of the folder", parameter="location")
+        raise DatasetError.of_location(config, "correct it, or take it out of the folder")
     images = images_of_split(root, config, location, options.split)
     texts = find_texts(root, images.found)
     classes, file = _classes(root, config, texts, images.found)
@@ -96,10 +96,9 @@ def _classes(
     different = {repr(names): file for file, names in reversed(found.items())}
     if len(different) > 1:
         first, second, *_ = sorted(different.values())
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"{first!r} and {second!r} name the classes differently",
             "take the one that is not about these boxes out of the folder",
-            parameter="location",
         )
     if found:
         file, names = next(iter(found.items()))

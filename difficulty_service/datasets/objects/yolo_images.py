@@ -41,9 +41,7 @@ def images_of_split(
         return _configured(root, config, location, split)
     known = _images_below(root, "")
     if not known:
-        raise DatasetError(
-            f"{location!r} has no images", "put them beside their texts", parameter="location"
-        )
+        raise DatasetError.of_location(f"{location!r} has no images", "put them beside their texts")
     lists = _darknet_lists(root, config) if config is not None and config.is_darknet else {}
     folders = {} if lists else _split_folders_of(known)
     if not folders:
@@ -82,10 +80,9 @@ def _configured(
         else:
             images.found |= _images_below(root, folder)
     if not images.found:
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"the split {chosen!r} of {location!r} has no images",
             f"correct its folder {list_names(splits[chosen])!r} in {config.place.name}",
-            parameter="location",
         )
     return images
 
@@ -111,10 +108,9 @@ def _find_entry(root: StoredPath, config: YoloConfig, entry: str) -> str:
         place = root.join(path)
         if place.is_inside and is_folder(place, path) is not None:
             return "" if path == "." else path
-    raise DatasetError(
+    raise DatasetError.of_location(
         f"{config.place.name} names {entry!r}, and nothing is there below its folder",
         f"put {config.place.name} into the folder of the dataset, with paths from there",
-        parameter="location",
     )
 
 
@@ -146,10 +142,9 @@ def _listed(
         else:
             images.found[name] = known.get(name, 0)
     if not images.found:
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"none of the images in {file!r} is there",
             "put them below its folder, under the same names",
-            parameter="location",
         )
     named = {name for each in beside for _, name in _found(root, each, known)}
     left = len(known.keys() - named) if beside else 0

@@ -185,9 +185,7 @@ def open_cifar(location: str, options: DatasetOptions) -> Dataset:
         members, chosen = find_members(location, options.boundary)
     version = next((v for v in _VERSIONS if v.is_present(set(members))), None)
     if version is None:
-        raise DatasetError(
-            f"{location!r} holds no files of CIFAR", "fetch it again", parameter="location"
-        )
+        raise DatasetError.of_location(f"{location!r} holds no files of CIFAR", "fetch it again")
     split, files = _choose_split(version, set(members), chosen, location, options.split)
     class_names = version.class_names
     if version.names_file in members:
@@ -209,11 +207,10 @@ def _choose_split(
     """The split and its files; `chosen` is the name of the file that the location is."""
     files = {"train": version.train, "test": (version.test,)}
     if chosen in version.train and len(version.train) > 1:
-        raise DatasetError(
+        raise DatasetError.of_location(
             f"{location!r} is one of the {len(version.train)} files of the training images",
             "give their folder and ",
             Setting("split", "train"),
-            parameter="location",
         )
     present = [
         name

@@ -103,15 +103,13 @@ def _choose_files(location: str, options: DatasetOptions) -> tuple[Member, str |
     """The file of a corruption, the severity or None for all, and the file of the labels."""
     members, chosen = find_members(location, options.boundary)
     if LABELS_FILE not in members:
-        raise DatasetError(
-            f"{location!r} has no {LABELS_FILE!r} beside it",
-            "put it into the same folder",
-            parameter="location",
+        raise DatasetError.of_location(
+            f"{location!r} has no {LABELS_FILE!r} beside it", "put it into the same folder"
         )
     labels = members.pop(LABELS_FILE)
     if chosen == LABELS_FILE:
-        raise DatasetError(
-            f"{location!r} holds labels only", "give the file of a corruption", parameter="location"
+        raise DatasetError.of_location(
+            f"{location!r} holds labels only", "give the file of a corruption"
         )
     if chosen is not None:
         return members[chosen], options.split, labels

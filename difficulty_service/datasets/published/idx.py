@@ -76,10 +76,9 @@ def _labels_beside(images: Member, members: dict[str, Member]) -> Member:
     for name in (plain, f"{plain}.gz"):
         if name in members:
             return members[name]
-    raise DatasetError(
+    raise DatasetError.of_location(
         f"{images.name!r} has no file of labels beside it",
         f"put {plain!r} or {plain + '.gz'!r} into the same folder",
-        parameter="location",
     )
 
 

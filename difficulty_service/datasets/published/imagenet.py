@@ -60,12 +60,11 @@ def find_labels(place: StoredPath, location: str) -> ImageNetLabels:
         if labels is not None:
             return labels
         folder = folder.parent
-    raise DatasetError(
+    raise DatasetError.of_location(
         f"{location!r} holds validation images of ImageNet, but no file with their labels is there "
         "or in the folders above",
         f"put there the folder {DEVKITS[0].split('/')[0]!r} of the development kit, Kaggle's "
         f"{SOLUTION!r}, or {SYNSET_FILES[1]!r} with a WordNet id for each image and line",
-        parameter="location",
     )
 
 

@@ -174,9 +174,7 @@ def _refuse_separator(wanted: TagColumns, what: str) -> None:
 
 
 def _useless(option: str, what: str) -> DatasetError:
-    return DatasetError(
-        f"{option} does not apply to {what}", "leave out ", Setting(option), parameter=option
-    )
+    return DatasetError.leave_out(f"{option} does not apply to {what}", option)
 
 
 def _columns(file: TableFile, wanted: TagColumns) -> tuple[str, ...]:
