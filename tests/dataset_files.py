@@ -4,7 +4,7 @@ import io
 import struct
 import tarfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from tests.factories import png_of
 
 Images = NDArray[np.uint8]
 Members = list[tuple[str, bytes]]
+Pack = Callable[[Members], str]
 
 IMAGES = [png_of((20 * number, 10, 200), (8, 6)) for number in range(12)]
 """Twelve different PNG files."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dataset_files import IMAGES, Members, write_tar, write_zip
+from tests.dataset_files import IMAGES, Pack, write_tar, write_zip
 
 PutObjects = Callable[[dict[str, bytes]], str]
 
@@ -57,7 +57,7 @@ def put_objects(
 
 
 @pytest.fixture(params=["photos.tar", "photos.zip"])
-def pack(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Members], str]:
+def pack(request: pytest.FixtureRequest, tmp_path: Path) -> Pack:
     """Writes members into a tar or a zip."""
     write = write_zip if request.param.endswith("zip") else write_tar
     return lambda members: write(tmp_path / request.param, members)

@@ -2,7 +2,6 @@
 
 import pickle
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from difficulty_service.datasets.recognition import detect_kind
 from difficulty_service.datasets.sample import TableLimits
 from tests.dataset_files import (
     IMAGES,
-    Members,
+    Pack,
     dataset_of,
     photos,
     read_samples,
@@ -22,9 +21,7 @@ from tests.dataset_files import (
 
 
 @pytest.mark.parametrize("prefix", ["", "./", "photos/", "./photos/"])
-def test_class_folders_may_be_inside_a_single_folder(
-    pack: Callable[[Members], str], prefix: str
-) -> None:
+def test_class_folders_may_be_inside_a_single_folder(pack: Pack, prefix: str) -> None:
     members = photos(prefix)
 
     dataset = dataset_of(pack(members), shard_size=3)
@@ -34,7 +31,7 @@ def test_class_folders_may_be_inside_a_single_folder(
     assert read_samples(dataset) == {name.removeprefix("./"): image for name, image in members}
 
 
-def test_a_split_is_one_of_the_folders(pack: Callable[[Members], str]) -> None:
+def test_a_split_is_one_of_the_folders(pack: Pack) -> None:
     location = pack(photos("train/") + photos("test/", IMAGES[4:]))
 
     dataset = dataset_of(location, split="test")
@@ -45,7 +42,7 @@ def test_a_split_is_one_of_the_folders(pack: Callable[[Members], str]) -> None:
 
 
 def test_files_that_are_not_images_raise_the_reason_and_hidden_files_are_ignored(
-    pack: Callable[[Members], str],
+    pack: Pack,
 ) -> None:
     extra = [("cat/notes.txt", b"x"), ("cat/.DS_Store", b"x"), ("__MACOSX/cat/._2.png", b"x")]
 
@@ -68,7 +65,7 @@ def test_stored_and_zip64_members_are_read(tmp_path: Path) -> None:
     assert read_samples(stored) == read_samples(large) == dict(photos())
 
 
-def test_an_archive_can_be_pickled_to_another_process(pack: Callable[[Members], str]) -> None:
+def test_an_archive_can_be_pickled_to_another_process(pack: Pack) -> None:
     dataset = dataset_of(pack(photos()))
 
     opener = pickle.loads(pickle.dumps(next(dataset.read_shard(0)).open))  # noqa: S301

@@ -3,13 +3,12 @@
 import os
 import random
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from difficulty_service.base.errors import DifficultyError
-from tests.dataset_files import IMAGES, Members, dataset_of, photos, read_samples, write_zip
+from tests.dataset_files import IMAGES, Pack, dataset_of, photos, read_samples, write_zip
 
 
 def test_changed_content_is_a_bad_image(tmp_path: Path) -> None:
@@ -22,9 +21,7 @@ def test_changed_content_is_a_bad_image(tmp_path: Path) -> None:
     assert "checksum" in str(found["dog/b.png"])
 
 
-def test_an_archive_that_shrinks_after_the_listing_gives_bad_images(
-    pack: Callable[[Members], str],
-) -> None:
+def test_an_archive_that_shrinks_after_the_listing_gives_bad_images(pack: Pack) -> None:
     location = pack(photos())
     dataset = dataset_of(location)
 
@@ -34,9 +31,7 @@ def test_an_archive_that_shrinks_after_the_listing_gives_bad_images(
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_damage_anywhere_is_a_named_error_or_bad_images(
-    pack: Callable[[Members], str], seed: int
-) -> None:
+def test_damage_anywhere_is_a_named_error_or_bad_images(pack: Pack, seed: int) -> None:
     location = Path(pack(photos()))
     whole = location.read_bytes()
     chance = random.Random(seed)  # noqa: S311

@@ -3,7 +3,6 @@
 import struct
 import tarfile
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.datasets.storage import OUTSIDE, boundary_at
 from tests.dataset_files import (
     IMAGES,
-    Members,
+    Pack,
     dataset_of,
     photos,
     read_samples,
@@ -43,7 +42,7 @@ from tests.dataset_files import (
         "cat/a\n.png",
     ],
 )
-def test_a_name_that_leads_outside_is_refused(pack: Callable[[Members], str], name: str) -> None:
+def test_a_name_that_leads_outside_is_refused(pack: Pack, name: str) -> None:
     with pytest.raises(DatasetError, match="has a name that leads outside"):
         dataset_of(pack([*photos(), (name, b"x")]))
 
@@ -58,13 +57,13 @@ def test_a_zip_member_without_a_name_is_refused(tmp_path: Path) -> None:
         dataset_of(path)
 
 
-def test_too_many_nested_folders_are_refused(pack: Callable[[Members], str]) -> None:
+def test_too_many_nested_folders_are_refused(pack: Pack) -> None:
     with pytest.raises(DatasetError, match="folders deep"):
         dataset_of(pack([*photos(), ("a/" * 40 + "1.png", b"x")]))
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_a_duplicate_member_is_named(pack: Callable[[Members], str]) -> None:
+def test_a_duplicate_member_is_named(pack: Pack) -> None:
     with pytest.raises(DuplicateSampleId, match=r"two members 'dog/b\.png'"):
         dataset_of(pack([*photos(), ("dog/./b.png", b"x")]))
 
@@ -136,9 +135,7 @@ def test_members_that_share_bytes_are_refused(tmp_path: Path) -> None:
         dataset_of(location)
 
 
-def test_a_boundary_applies_to_the_archive_itself(
-    pack: Callable[[Members], str], tmp_path: Path
-) -> None:
+def test_a_boundary_applies_to_the_archive_itself(pack: Pack, tmp_path: Path) -> None:
     location = pack(photos())
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / Path(location).name).symlink_to(location)
@@ -149,7 +146,7 @@ def test_a_boundary_applies_to_the_archive_itself(
 
 
 def test_too_many_members_or_folders_are_refused(
-    pack: Callable[[Members], str], monkeypatch: pytest.MonkeyPatch
+    pack: Pack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     location = pack(photos())
     monkeypatch.setattr(archive_index, "MAX_MEMBERS", 3)

@@ -18,9 +18,7 @@ from difficulty_service.features.array_files import is_array_file, read_array_fi
 LABELS = ["cat", "dog"] * 3
 
 
-@pytest.fixture
-def features() -> NDArray[np.float32]:
-    return np.arange(18, dtype=np.float32).reshape(6, 3)
+FEATURES = np.arange(18, dtype=np.float32).reshape(6, 3)
 
 
 def write_npz(folder: Path, x: NDArray[np.float32]) -> Path:
@@ -54,15 +52,13 @@ def write_fixed_lists(folder: Path, x: NDArray[np.float32]) -> Path:
 @pytest.mark.parametrize(
     "write", [write_npz, write_short_names, write_npy, write_lists, write_fixed_lists]
 )
-def test_features_and_labels_are_read(
-    write: Callable[[Path, Any], Path], tmp_path: Path, features: NDArray[np.float32]
-) -> None:
-    path = write(tmp_path, features)
+def test_features_and_labels_are_read(write: Callable[[Path, Any], Path], tmp_path: Path) -> None:
+    path = write(tmp_path, FEATURES)
 
     source = read_array_file(path)
 
     assert is_array_file(path)
-    assert source.open_part(0).features().tolist() == features.tolist()
+    assert source.open_part(0).features().tolist() == FEATURES.tolist()
     assert source.class_names == ("cat", "dog")
     assert source.labels.tolist() == [0, 1] * 3
     assert source.description.dataset == str(path)
@@ -74,43 +70,35 @@ def test_an_array_of_images_holds_no_features(tmp_path: Path) -> None:
     assert not is_array_file(tmp_path / "fog.npy")
 
 
-def test_ids_in_the_file_are_those_of_the_samples(
-    tmp_path: Path, features: NDArray[np.float32]
-) -> None:
-    source = read_array_file(write_npz(tmp_path, features))
+def test_ids_in_the_file_are_those_of_the_samples(tmp_path: Path) -> None:
+    source = read_array_file(write_npz(tmp_path, FEATURES))
 
     assert source.sample_ids.to_pylist() == [f"id{row}" for row in range(6)]
 
 
 @pytest.mark.parametrize("name", ["other.npy", "other.txt"])
-def test_labels_from_another_file_take_precedence(
-    name: str, tmp_path: Path, features: NDArray[np.float32]
-) -> None:
+def test_labels_from_another_file_take_precedence(name: str, tmp_path: Path) -> None:
     labels = tmp_path / name
     if labels.suffix == ".npy":
         np.save(labels, [7, 7, 7, 9, 9, 9])
     else:
         labels.write_text("7\n7\n7\n9\n9\n9\n")
 
-    source = read_array_file(write_npy(tmp_path, features), labels)
+    source = read_array_file(write_npy(tmp_path, FEATURES), labels)
 
     assert source.class_names == ("7", "9")
 
 
-def test_an_empty_line_is_a_sample_without_a_label(
-    tmp_path: Path, features: NDArray[np.float32]
-) -> None:
+def test_an_empty_line_is_a_sample_without_a_label(tmp_path: Path) -> None:
     (tmp_path / "labels.txt").write_text("a\n\na\nb\nb\nb\n")
 
-    source = read_array_file(write_npy(tmp_path, features), tmp_path / "labels.txt")
+    source = read_array_file(write_npy(tmp_path, FEATURES), tmp_path / "labels.txt")
 
     assert source.sample_ids.to_pylist() == ["0", "2", "3", "4", "5"]
 
 
-def test_missing_labels_are_named_with_the_remedy(
-    tmp_path: Path, features: NDArray[np.float32]
-) -> None:
-    np.save(tmp_path / "features.npy", features)
+def test_missing_labels_are_named_with_the_remedy(tmp_path: Path) -> None:
+    np.save(tmp_path / "features.npy", FEATURES)
 
     with pytest.raises(
         DatasetError, match=r"features.npy holds no labels; .* their file as labels"
@@ -183,17 +171,17 @@ def test_labels_of_sixteen_bits_are_classes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("write", ["npz", "parquet", "txt"])
 def test_negative_numbers_are_rows_without_a_label_in_every_file(
-    write: str, tmp_path: Path, features: NDArray[np.float32]
+    write: str, tmp_path: Path
 ) -> None:
     labels, beside = [3, -1, 5000, 3, -1, 5000], None
     path = tmp_path / "a.npz"
     if write == "npz":
-        np.savez(path, features=features, labels=labels)
+        np.savez(path, features=FEATURES, labels=labels)
     elif write == "parquet":
         path = tmp_path / "a.parquet"
-        pq.write_table(pa.table({"features": features.tolist(), "label": labels}), path)
+        pq.write_table(pa.table({"features": FEATURES.tolist(), "label": labels}), path)
     else:
-        np.savez(path, features=features)
+        np.savez(path, features=FEATURES)
         beside = tmp_path / "labels.txt"
         beside.write_text("\n".join(map(str, labels)))
 
@@ -204,21 +192,17 @@ def test_negative_numbers_are_rows_without_a_label_in_every_file(
     assert source.warnings == ("rows that have no score because they have no label: 2 of 6",)
 
 
-def test_a_text_file_of_labels_is_read_as_it_is_written(
-    tmp_path: Path, features: NDArray[np.float32]
-) -> None:
+def test_a_text_file_of_labels_is_read_as_it_is_written(tmp_path: Path) -> None:
     (tmp_path / "labels.txt").write_text("\ufeff007\n7\n1E2\n007\n7\n100\n", "utf-8")
 
-    source = read_array_file(write_npy(tmp_path, features), tmp_path / "labels.txt")
+    source = read_array_file(write_npy(tmp_path, FEATURES), tmp_path / "labels.txt")
 
     assert source.class_names == ("007", "100", "1E2", "7")
     assert source.labels.tolist() == [0, 3, 2, 0, 3, 1]
 
 
-def test_names_that_a_schema_or_a_column_gives_are_those_of_the_classes(
-    tmp_path: Path, features: NDArray[np.float32]
-) -> None:
-    table = pa.table({"features": features.tolist(), "label": [1, 0, 2, 1, 0, -1]})
+def test_names_that_a_schema_or_a_column_gives_are_those_of_the_classes(tmp_path: Path) -> None:
+    table = pa.table({"features": FEATURES.tolist(), "label": [1, 0, 2, 1, 0, -1]})
     declared = {"info": {"features": {"label": {"names": ["dog", "cat", "cow"]}}}}
     metadata = {"huggingface": json.dumps(declared)}
     pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "declared.parquet")
@@ -232,12 +216,10 @@ def test_names_that_a_schema_or_a_column_gives_are_those_of_the_classes(
     assert one.labels.tolist() == other.labels.tolist() == [1, 0, 2, 1, 0]
 
 
-def test_vectors_and_labels_that_are_not_read_are_told(
-    tmp_path: Path, features: NDArray[np.float32]
-) -> None:
-    columns = {"clip": features.tolist(), "features": features.tolist(), "label": LABELS}
+def test_vectors_and_labels_that_are_not_read_are_told(tmp_path: Path) -> None:
+    columns = {"clip": FEATURES.tolist(), "features": FEATURES.tolist(), "label": LABELS}
     pq.write_table(pa.table({**columns, "noisy_label": LABELS}), tmp_path / "a.parquet")
-    np.savez(tmp_path / "a.npz", X=features, embeddings=features, y=LABELS)
+    np.savez(tmp_path / "a.npz", X=FEATURES, embeddings=FEATURES, y=LABELS)
 
     table = read_array_file(tmp_path / "a.parquet")
     arrays = read_array_file(tmp_path / "a.npz")
@@ -249,14 +231,14 @@ def test_vectors_and_labels_that_are_not_read_are_told(
     assert arrays.warnings == ("features are read from 'X'; 'embeddings' holds vectors too",)
 
 
-def test_lists_of_labels_are_no_features(tmp_path: Path, features: NDArray[np.float32]) -> None:
+def test_lists_of_labels_are_no_features(tmp_path: Path) -> None:
     one_hot = np.eye(2, dtype=np.int64)[[0, 1] * 3].tolist()
-    table = pa.table({"label": one_hot, "clip": features.tolist()})
+    table = pa.table({"label": one_hot, "clip": FEATURES.tolist()})
     pq.write_table(table, tmp_path / "a.parquet")
 
     source = read_array_file(tmp_path / "a.parquet")
 
-    assert source.open_part(0).features().tolist() == features.tolist()
+    assert source.open_part(0).features().tolist() == FEATURES.tolist()
     assert source.labels.tolist() == [0, 1] * 3
 
 
@@ -264,9 +246,9 @@ def test_lists_of_labels_are_no_features(tmp_path: Path, features: NDArray[np.fl
     "labels", [np.array(LABELS, "S3"), np.eye(2, dtype=np.int64)[[0, 1] * 3]], ids=["bytes", "one"]
 )
 def test_arrays_of_bytes_and_one_hot_arrays_are_labels(
-    labels: NDArray[Any], tmp_path: Path, features: NDArray[np.float32]
+    labels: NDArray[Any], tmp_path: Path
 ) -> None:
-    np.savez(tmp_path / "a.npz", features=features, labels=labels)
+    np.savez(tmp_path / "a.npz", features=FEATURES, labels=labels)
 
     source = read_array_file(tmp_path / "a.npz")
 

@@ -1,6 +1,7 @@
 """Random views are reproducible on any machine and in any order."""
 
 import io
+from typing import BinaryIO
 
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ from PIL import Image
 from torch import Tensor
 
 from difficulty_service.backbones.backbone import Preprocessing
-from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.images.modes import Mode
 from difficulty_service.images.preparation import decode, prepare
 from difficulty_service.images.views import (
@@ -24,37 +24,34 @@ from difficulty_service.images.views import (
 PREPROCESSING = Preprocessing(32, 32, "bicubic", (0, 0, 0), (1, 1, 1))
 
 
-@pytest.fixture
-def opener() -> ImageOpener:
+def opener() -> BinaryIO:
     """A PNG of 90 x 60 pixels whose red grows to the right and whose green grows downwards."""
     down, right = np.mgrid[0:60, 0:90]
     pixels = np.dstack([right * 2, down * 4, np.zeros_like(down)]).astype(np.uint8)
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, "PNG")
-    return lambda: io.BytesIO(buffer.getvalue())
+    return io.BytesIO(buffer.getvalue())
 
 
-def views_of(
-    opener: ImageOpener, sample_id: str, augmentation: Augmentation, mode: Mode = "fast"
-) -> Tensor:
+def views_of(sample_id: str, augmentation: Augmentation, mode: Mode = "fast") -> Tensor:
     """All views of an image, read anew."""
     return to_views(decode(opener, mode), PREPROCESSING, sample_id, augmentation)
 
 
 @pytest.mark.parametrize("mode", ["fast", "exact"])
-def test_the_views_of_a_sample_are_reproducible(opener: ImageOpener, mode: Mode) -> None:
-    first = views_of(opener, "a/1.png", Augmentation(5), mode)
-    views_of(opener, "b/2.png", Augmentation(3), mode)
-    second = views_of(opener, "a/1.png", Augmentation(5), mode)
+def test_the_views_of_a_sample_are_reproducible(mode: Mode) -> None:
+    first = views_of("a/1.png", Augmentation(5), mode)
+    views_of("b/2.png", Augmentation(3), mode)
+    second = views_of("a/1.png", Augmentation(5), mode)
 
     assert first.shape == (5, 3, 32, 32)
     assert first.dtype == torch.uint8
     assert torch.equal(first, second)
 
 
-def test_fewer_runs_give_the_first_views_of_more_runs(opener: ImageOpener) -> None:
-    many = views_of(opener, "x", Augmentation(5))
-    few = views_of(opener, "x", Augmentation(2))
+def test_fewer_runs_give_the_first_views_of_more_runs() -> None:
+    many = views_of("x", Augmentation(5))
+    few = views_of("x", Augmentation(2))
 
     assert torch.equal(many[:2], few)
 
@@ -63,23 +60,23 @@ def test_fewer_runs_give_the_first_views_of_more_runs(opener: ImageOpener) -> No
     ("sample_id", "augmentation"), [("y", Augmentation(1)), ("x", Augmentation(1, seed=1))]
 )
 def test_another_sample_or_seed_gives_other_views(
-    opener: ImageOpener, sample_id: str, augmentation: Augmentation
+    sample_id: str, augmentation: Augmentation
 ) -> None:
-    reference = views_of(opener, "x", Augmentation(1))
-    other = views_of(opener, sample_id, augmentation)
+    reference = views_of("x", Augmentation(1))
+    other = views_of(sample_id, augmentation)
 
     assert not torch.equal(reference, other)
 
 
-def test_both_modes_crop_the_same_views(opener: ImageOpener) -> None:
-    fast = views_of(opener, "x", Augmentation(8), "fast").to(torch.int64)
-    exact = views_of(opener, "x", Augmentation(8), "exact").to(torch.int64)
+def test_both_modes_crop_the_same_views() -> None:
+    fast = views_of("x", Augmentation(8), "fast").to(torch.int64)
+    exact = views_of("x", Augmentation(8), "exact").to(torch.int64)
 
     assert (fast - exact).abs().max() <= 2
 
 
-def test_about_half_of_the_views_are_mirrored(opener: ImageOpener) -> None:
-    views = views_of(opener, "x", Augmentation(200)).to(torch.int64)
+def test_about_half_of_the_views_are_mirrored() -> None:
+    views = views_of("x", Augmentation(200)).to(torch.int64)
 
     grows_to_the_right = views[:, 0, 16, -1] > views[:, 0, 16, 0]
     assert 70 < int(grows_to_the_right.sum()) < 130
@@ -106,8 +103,8 @@ def test_crops_stay_inside_images_of_any_shape(size: tuple[int, int]) -> None:
     assert all(min(crop.height, crop.width) >= 1 for crop in crops)
 
 
-def test_a_view_differs_from_the_plain_image(opener: ImageOpener) -> None:
-    view = views_of(opener, "x", Augmentation(1))[0]
+def test_a_view_differs_from_the_plain_image() -> None:
+    view = views_of("x", Augmentation(1))[0]
 
     assert not torch.equal(view, prepare(opener, PREPROCESSING))
 
@@ -115,13 +112,13 @@ def test_a_view_differs_from_the_plain_image(opener: ImageOpener) -> None:
 @pytest.mark.parametrize("kind", ["flip_crop", "random_resized_crop"])
 @pytest.mark.parametrize("mode", ["fast", "exact"])
 def test_views_of_every_kind_are_reproducible_and_follow_the_seed(
-    opener: ImageOpener, kind: ViewKind, mode: Mode
+    kind: ViewKind, mode: Mode
 ) -> None:
-    many = views_of(opener, "x", Augmentation(5, 3, kind), mode)
+    many = views_of("x", Augmentation(5, 3, kind), mode)
 
-    assert torch.equal(many[:2], views_of(opener, "x", Augmentation(2, 3, kind), mode))
-    assert not torch.equal(many, views_of(opener, "x", Augmentation(5, 4, kind), mode))
-    assert not torch.equal(many, views_of(opener, "x", Augmentation(5, 3), mode))
+    assert torch.equal(many[:2], views_of("x", Augmentation(2, 3, kind), mode))
+    assert not torch.equal(many, views_of("x", Augmentation(5, 4, kind), mode))
+    assert not torch.equal(many, views_of("x", Augmentation(5, 3), mode))
 
 
 def test_random_resized_crops_keep_8_to_100_percent_of_the_area() -> None:

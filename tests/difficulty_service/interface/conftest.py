@@ -1,36 +1,23 @@
-"""Features of three overlapping classes."""
+"""Scores of three overlapping classes, and other features."""
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from difficulty_service.interface.score import score
 from difficulty_service.interface.scores import Scores
-
-DIM = 6
-
-
-@pytest.fixture(scope="session")
-def labels() -> NDArray[np.int64]:
-    return np.arange(300) % 3
+from tests.overlapping_classes import FEATURES, LABELS
 
 
 @pytest.fixture(scope="session")
-def features(labels: NDArray[np.int64]) -> NDArray[np.float32]:
-    noise = np.random.default_rng(0).standard_normal((len(labels), DIM), dtype=np.float32)
-    return noise + 1.5 * np.eye(3, DIM, dtype=np.float32)[labels]
-
-
-@pytest.fixture(scope="session")
-def scores(features: NDArray[np.float32], labels: NDArray[np.int64]) -> Scores:
-    return score(features, labels)
+def scores() -> Scores:
+    return score(FEATURES, LABELS)
 
 
 @pytest.fixture
-def noisy(features: NDArray[np.float32], labels: NDArray[np.int64]) -> Scores:
+def noisy() -> Scores:
     """Scores of the same samples by other features."""
-    noise = 0.5 * np.random.default_rng(1).standard_normal(features.shape)
-    return score(features + noise, labels)
+    noise = 0.5 * np.random.default_rng(1).standard_normal(FEATURES.shape)
+    return score(FEATURES + noise, LABELS)
 
 
 @pytest.fixture

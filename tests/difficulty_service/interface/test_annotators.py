@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 import difficulty_service as ds
 from difficulty_service.interface.scores import Scores
 from difficulty_service.marks.files import read_marks
+from tests.overlapping_classes import FEATURES, LABELS
 
 pytestmark = pytest.mark.analysis("annotators")
 
@@ -21,10 +22,8 @@ def votes_of(labels: NDArray[np.int64]) -> pd.DataFrame:
     return pd.DataFrame({"sample_id": ids, "ann": labels, "bob": labels, "cleo": other})
 
 
-def test_scores_and_a_data_frame_give_tables_of_samples_and_annotators(
-    scores: Scores, labels: NDArray[np.int64]
-) -> None:
-    report = ds.annotators(scores, votes_of(labels))
+def test_scores_and_a_data_frame_give_tables_of_samples_and_annotators(scores: Scores) -> None:
+    report = ds.annotators(scores, votes_of(LABELS))
 
     assert report.samples["sample_id"].to_pylist() == scores["sample_id"].to_pylist()
     rates = dict(
@@ -38,24 +37,20 @@ def test_scores_and_a_data_frame_give_tables_of_samples_and_annotators(
     assert report.alpha < 1
 
 
-def test_files_of_scores_and_labels_give_the_same_as_tables(
-    scores: Scores, labels: NDArray[np.int64], tmp_path: Path
-) -> None:
-    votes_of(labels).to_csv(tmp_path / "votes.csv", index=False)
+def test_files_of_scores_and_labels_give_the_same_as_tables(scores: Scores, tmp_path: Path) -> None:
+    votes_of(LABELS).to_csv(tmp_path / "votes.csv", index=False)
 
     of_files = ds.annotators(scores.save(tmp_path / "scores.parquet"), tmp_path / "votes.csv")
 
-    assert of_files.samples.equals(ds.annotators(scores, votes_of(labels)).samples)
+    assert of_files.samples.equals(ds.annotators(scores, votes_of(LABELS)).samples)
 
 
-def test_the_marks_score_the_samples_again_with_the_consensus(
-    features: NDArray[np.float32], labels: NDArray[np.int64]
-) -> None:
-    given = labels.copy()
-    given[:5] = (labels[:5] + 1) % (labels.max() + 1)
-    report = ds.annotators(ds.score(features, given), votes_of(labels))
+def test_the_marks_score_the_samples_again_with_the_consensus() -> None:
+    given = LABELS.copy()
+    given[:5] = (LABELS[:5] + 1) % (LABELS.max() + 1)
+    report = ds.annotators(ds.score(FEATURES, given), votes_of(LABELS))
 
-    again = ds.score(features, given, marks=report.marks)
+    again = ds.score(FEATURES, given, marks=report.marks)
 
     assert set(report.marks["sample_id"].to_pylist()) <= {str(row) for row in range(5)}
     assert len(report.marks)
@@ -65,10 +60,10 @@ def test_the_marks_score_the_samples_again_with_the_consensus(
 
 
 def test_the_written_list_is_one_of_marks_and_the_annotators_are_beside_it(
-    scores: Scores, labels: NDArray[np.int64], tmp_path: Path
+    scores: Scores, tmp_path: Path
 ) -> None:
-    wrong = labels.copy()
-    wrong[:5] = (labels[:5] + 1) % (labels.max() + 1)
+    wrong = LABELS.copy()
+    wrong[:5] = (LABELS[:5] + 1) % (LABELS.max() + 1)
 
     report = ds.annotators(scores, votes_of(wrong), sure=0.5, out=tmp_path / "consensus.csv")
 
@@ -78,8 +73,8 @@ def test_the_written_list_is_one_of_marks_and_the_annotators_are_beside_it(
     assert beside["annotator"].tolist() == ["ann", "bob", "cleo"]
 
 
-def test_a_warning_tells_what_was_left_out(scores: Scores, labels: NDArray[np.int64]) -> None:
-    votes = votes_of(labels).astype({"ann": object})
+def test_a_warning_tells_what_was_left_out(scores: Scores) -> None:
+    votes = votes_of(LABELS).astype({"ann": object})
     votes.loc[0, "ann"] = "zebra"
     votes["ann"] = votes["ann"].astype(str)
 
@@ -88,17 +83,13 @@ def test_a_warning_tells_what_was_left_out(scores: Scores, labels: NDArray[np.in
 
 
 @pytest.mark.parametrize("sure", [0.0, 1.1])
-def test_a_bound_that_is_no_probability_is_an_error(
-    scores: Scores, labels: NDArray[np.int64], sure: float
-) -> None:
+def test_a_bound_that_is_no_probability_is_an_error(scores: Scores, sure: float) -> None:
     with pytest.raises(ds.errors.ConfigError, match="above 0 and at most 1"):
-        ds.annotators(scores, votes_of(labels), sure=sure)
+        ds.annotators(scores, votes_of(LABELS), sure=sure)
 
 
-def test_scores_without_the_classes_that_fit_best_are_an_error(
-    features: NDArray[np.float32], labels: NDArray[np.int64]
-) -> None:
-    fewer = ds.score(features, labels, scorers=("rmd",))
+def test_scores_without_the_classes_that_fit_best_are_an_error() -> None:
+    fewer = ds.score(FEATURES, LABELS, scorers=("rmd",))
 
     with pytest.raises(ds.errors.ScoreFileError, match="first_label"):
-        ds.annotators(fewer, votes_of(labels))
+        ds.annotators(fewer, votes_of(LABELS))

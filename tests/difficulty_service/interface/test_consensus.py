@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import difficulty_service as ds
 from difficulty_service.interface.scores import Scores
+from tests.overlapping_classes import FEATURES, LABELS
 
 pytestmark = pytest.mark.analysis("consensus")
 
@@ -27,10 +27,8 @@ def test_scores_in_memory_and_in_files_have_the_same_consensus(
     assert in_memory.save(tmp_path / "c.parquet").exists()
 
 
-def test_samples_that_one_input_lacks_are_left_out_with_a_warning(
-    scores: Scores, features: NDArray[np.float32], labels: NDArray[np.int64]
-) -> None:
-    fewer = ds.score(features[:-2], labels[:-2])
+def test_samples_that_one_input_lacks_are_left_out_with_a_warning(scores: Scores) -> None:
+    fewer = ds.score(FEATURES[:-2], LABELS[:-2])
 
     with pytest.warns(UserWarning, match="2 samples of input 1 are not in every other input"):
         both = ds.consensus(scores, fewer)

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection import cross_val_score
@@ -17,9 +16,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from difficulty_service.base.errors import ConfigError
 from difficulty_service.interface.estimator import RelativeMahalanobis
 from difficulty_service.interface.scores import Scores
-
-Features = NDArray[np.float32]
-Labels = NDArray[np.int64]
+from tests.overlapping_classes import FEATURES, LABELS
 
 
 @pytest.mark.slow
@@ -38,64 +35,58 @@ def test_every_check_of_scikit_learn_passes(shrinkage: str) -> None:
     assert failed == {}
 
 
-def test_samples_get_the_scores_of_the_commands(
-    features: Features, labels: Labels, scores: Scores
-) -> None:
-    estimator = RelativeMahalanobis().fit(features, labels)
+def test_samples_get_the_scores_of_the_commands(scores: Scores) -> None:
+    estimator = RelativeMahalanobis().fit(FEATURES, LABELS)
 
-    np.testing.assert_allclose(estimator.score_samples(features, labels), scores["rmd"], atol=1e-5)
+    np.testing.assert_allclose(estimator.score_samples(FEATURES, LABELS), scores["rmd"], atol=1e-5)
 
 
-def test_without_labels_samples_are_scored_against_the_nearest_class(
-    features: Features, labels: Labels
-) -> None:
-    estimator = RelativeMahalanobis().fit(features, labels)
+def test_without_labels_samples_are_scored_against_the_nearest_class() -> None:
+    estimator = RelativeMahalanobis().fit(FEATURES, LABELS)
 
-    against_each = [estimator.score_samples(features, np.full(300, label)) for label in range(3)]
+    against_each = [estimator.score_samples(FEATURES, np.full(300, label)) for label in range(3)]
 
-    np.testing.assert_allclose(estimator.score_samples(features), np.min(against_each, axis=0))
+    np.testing.assert_allclose(estimator.score_samples(FEATURES), np.min(against_each, axis=0))
 
 
-def test_classes_are_predicted_as_by_discriminant_analysis(
-    features: Features, labels: Labels
-) -> None:
-    peer = LinearDiscriminantAnalysis(solver="lsqr", priors=[1 / 3] * 3).fit(features, labels)
+def test_classes_are_predicted_as_by_discriminant_analysis() -> None:
+    peer = LinearDiscriminantAnalysis(solver="lsqr", priors=[1 / 3] * 3).fit(FEATURES, LABELS)
 
-    estimator = RelativeMahalanobis().fit(features, labels)
+    estimator = RelativeMahalanobis().fit(FEATURES, LABELS)
 
-    assert (estimator.predict(features) == peer.predict(features)).all()
+    assert (estimator.predict(FEATURES) == peer.predict(FEATURES)).all()
     np.testing.assert_allclose(
-        estimator.predict_proba(features), peer.predict_proba(features), atol=1e-3
+        estimator.predict_proba(FEATURES), peer.predict_proba(FEATURES), atol=1e-3
     )
     np.testing.assert_allclose(estimator.means_, peer.means_, atol=1e-5)
     np.testing.assert_allclose(estimator.covariance_, peer.covariance_, atol=1e-5)
 
 
-def test_a_label_that_was_not_fitted_has_no_score(features: Features) -> None:
-    estimator = RelativeMahalanobis().fit(features[:, :2], ["cat", "dog"] * 150)
+def test_a_label_that_was_not_fitted_has_no_score() -> None:
+    estimator = RelativeMahalanobis().fit(FEATURES[:, :2], ["cat", "dog"] * 150)
 
-    scores = estimator.score_samples(features[:3, :2], ["dog", "bird", "zebra"])
+    scores = estimator.score_samples(FEATURES[:3, :2], ["dog", "bird", "zebra"])
 
     assert np.isnan(scores).tolist() == [False, True, True]
 
 
-def test_text_tensors_and_frames_are_taken(features: Features, labels: Labels) -> None:
-    expected = RelativeMahalanobis().fit(features, labels).predict(features)
+def test_text_tensors_and_frames_are_taken() -> None:
+    expected = RelativeMahalanobis().fit(FEATURES, LABELS).predict(FEATURES)
 
-    tensors = RelativeMahalanobis().fit(torch.from_numpy(features), torch.from_numpy(labels))
-    frames = RelativeMahalanobis().fit(pd.DataFrame(features), pd.Series(labels))
+    tensors = RelativeMahalanobis().fit(torch.from_numpy(FEATURES), torch.from_numpy(LABELS))
+    frames = RelativeMahalanobis().fit(pd.DataFrame(FEATURES), pd.Series(LABELS))
 
-    assert (tensors.predict(torch.from_numpy(features)) == expected).all()
-    assert (frames.predict(pd.DataFrame(features)) == expected).all()
+    assert (tensors.predict(torch.from_numpy(FEATURES)) == expected).all()
+    assert (frames.predict(pd.DataFrame(FEATURES)) == expected).all()
 
 
-def test_it_is_cloned_pickled_and_cross_validated(features: Features, labels: Labels) -> None:
+def test_it_is_cloned_pickled_and_cross_validated() -> None:
     estimator = RelativeMahalanobis(shrinkage="oas")
 
     assert clone(estimator).get_params() == {"shrinkage": "oas", "matmul_dtype": "auto"}
-    assert cross_val_score(estimator, features, labels, cv=3).mean() > 0.5
-    restored = pickle.loads(pickle.dumps(estimator.fit(features, labels)))  # noqa: S301 - our own
-    assert (restored.predict(features) == estimator.predict(features)).all()
+    assert cross_val_score(estimator, FEATURES, LABELS, cv=3).mean() > 0.5
+    restored = pickle.loads(pickle.dumps(estimator.fit(FEATURES, LABELS)))  # noqa: S301 - our own
+    assert (restored.predict(FEATURES) == estimator.predict(FEATURES)).all()
 
 
 def test_an_unknown_parameter_is_named() -> None:

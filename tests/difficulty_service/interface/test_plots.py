@@ -9,23 +9,23 @@ import pytest
 from matplotlib import colors, pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from PIL import Image
 
 import difficulty_service as ds
 from difficulty_service.interface.scores import Scores
 from difficulty_service.pages.html_page import decimals, report_colours
 from difficulty_service.scores.file import ScoreFile
+from tests.overlapping_classes import FEATURES, LABELS
 
 NAMES = ["$a", "b$", "<c>"]
 
 
 @pytest.fixture(scope="module")
-def doubtful(features: NDArray[np.float32], labels: NDArray[np.int64]) -> Scores:
+def doubtful() -> Scores:
     """Scores of three classes with six labels of another class; a `$` begins no formula."""
-    given = labels.copy()
+    given = LABELS.copy()
     given[::50] = (given[::50] + 1) % 3
-    apart = features + 3 * np.eye(3, features.shape[1], dtype=np.float32)[labels]
+    apart = FEATURES + 3 * np.eye(3, FEATURES.shape[1], dtype=np.float32)[LABELS]
     return ds.score(apart, [NAMES[label] for label in given])
 
 

@@ -9,24 +9,22 @@ import numpy as np
 import pandas as pd
 import pytest
 from ipywidgets.embed import embed_minimal_html
-from numpy.typing import NDArray
 from PIL import Image
 
 import difficulty_service as ds
 from difficulty_service.interface.scores import Scores
+from tests.overlapping_classes import FEATURES, LABELS
 
 COLUMNS = ["sample_id", "mark", "label", "given_label", "order", "label_margin"]
 
 
 @pytest.mark.filterwarnings("ignore:there are no pictures")
-def test_marks_are_a_table_that_is_observed(
-    scores: Scores, features: NDArray[np.float32], labels: NDArray[np.int64]
-) -> None:
+def test_marks_are_a_table_that_is_observed(scores: Scores) -> None:
     widget: Any = scores.review()
     seen: list[pd.DataFrame] = []
     widget.observe(lambda change: seen.append(change.new), names="marks")
     assert widget.marks.columns.tolist() == COLUMNS
-    assert len(ds.score(features, labels, marks=widget.marks)) == 300
+    assert len(ds.score(FEATURES, LABELS, marks=widget.marks)) == 300
 
     facts = {"given": "1", "margin": 1.5, "order": "doubtful"}
     marks = [
@@ -40,7 +38,7 @@ def test_marks_are_a_table_that_is_observed(
         ["7", "relabel", "2", "1", "doubtful", 1.5],
         ["10", "drop", "", "1", "doubtful", 1.5],
     ]
-    again = ds.score(features, labels, marks=widget.marks)
+    again = ds.score(FEATURES, LABELS, marks=widget.marks)
     assert len(again) == 299
     assert again[["7"]].label_name.tolist() == ["2"]
 

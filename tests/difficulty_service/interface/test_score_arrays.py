@@ -28,6 +28,7 @@ from difficulty_service.interface.score import score
 from difficulty_service.interface.scores import Scores
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scoring.pipeline import ScoreRequest, score_features
+from tests.overlapping_classes import FEATURES, LABELS
 
 Features = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -62,9 +63,9 @@ SAME_NUMBERS: dict[str, Callable[[Features], Any]] = {
 
 @pytest.mark.parametrize("convert", SAME_NUMBERS.values(), ids=SAME_NUMBERS)
 def test_the_object_that_holds_the_features_does_not_change_the_scores(
-    convert: Callable[[Features], Any], features: Features, labels: Labels, scores: Scores
+    convert: Callable[[Features], Any], scores: Scores
 ) -> None:
-    converted = score(convert(features), labels)
+    converted = score(convert(FEATURES), LABELS)
 
     assert converted.table.column("sample_id") == scores.table.column("sample_id")
     for name in ("rmd", "rmd_loo", "label_margin", "percentile"):
@@ -72,19 +73,15 @@ def test_the_object_that_holds_the_features_does_not_change_the_scores(
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_features_are_scored(
-    dtype: torch.dtype, features: Features, labels: Labels, scores: Scores
-) -> None:
-    halved = score(torch.from_numpy(features).to(dtype), labels)
+def test_half_precision_features_are_scored(dtype: torch.dtype, scores: Scores) -> None:
+    halved = score(torch.from_numpy(FEATURES).to(dtype), LABELS)
 
     np.testing.assert_allclose(halved["rmd"], scores["rmd"], atol=0.05)
 
 
 @pytest.mark.gpu
-def test_features_on_a_gpu_are_scored_alike_and_each_time_the_same(
-    features: Features, labels: Labels, scores: Scores
-) -> None:
-    there = torch.from_numpy(features).cuda(), torch.from_numpy(labels).cuda()
+def test_features_on_a_gpu_are_scored_alike_and_each_time_the_same(scores: Scores) -> None:
+    there = torch.from_numpy(FEATURES).cuda(), torch.from_numpy(LABELS).cuda()
 
     on_gpu = score(*there)
 
@@ -111,7 +108,7 @@ def test_arrays_and_a_store_of_the_same_features_get_the_same_bytes(tmp_path: Pa
     assert score(features, labels).table == read_scores(tmp_path / "scores.parquet").table
 
 
-LABELS: dict[str, Callable[[Labels], Any]] = {
+KINDS_OF_LABELS: dict[str, Callable[[Labels], Any]] = {
     "text": lambda y: [("cat", "dog", "bird")[label] for label in y],
     "an array of text": lambda y: np.array(["cat", "dog", "bird"])[y],
     "a categorical Series": lambda y: pd.Series(["cat", "dog", "bird"])[y].astype("category"),
@@ -119,11 +116,9 @@ LABELS: dict[str, Callable[[Labels], Any]] = {
 }
 
 
-@pytest.mark.parametrize("convert", LABELS.values(), ids=LABELS)
-def test_classes_of_text_are_sorted(
-    convert: Callable[[Labels], Any], features: Features, labels: Labels, scores: Scores
-) -> None:
-    named = score(features, convert(labels))
+@pytest.mark.parametrize("convert", KINDS_OF_LABELS.values(), ids=KINDS_OF_LABELS)
+def test_classes_of_text_are_sorted(convert: Callable[[Labels], Any], scores: Scores) -> None:
+    named = score(FEATURES, convert(LABELS))
 
     assert named.provenance.class_names == ("bird", "cat", "dog")
     assert named["label_name"].to_pylist()[:3] == ["cat", "dog", "bird"]
@@ -132,22 +127,20 @@ def test_classes_of_text_are_sorted(
 
 @pytest.mark.parametrize("kind", [list, np.asarray, torch.tensor, pd.Series, pa.array])
 def test_any_integers_are_labels_and_name_their_class(
-    kind: Callable[[Any], Any], features: Features, labels: Labels, scores: Scores
+    kind: Callable[[Any], Any], scores: Scores
 ) -> None:
-    shifted = score(features, kind((labels * 1_000_000_007 + 3).tolist()))
+    shifted = score(FEATURES, kind((LABELS * 1_000_000_007 + 3).tolist()))
 
     assert shifted.provenance.class_names == ("3", "1000000010", "2000000017")
     assert shifted["rmd"] == scores["rmd"]
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), pd.NA])
-def test_rows_without_a_label_are_left_out_with_a_warning(
-    missing: object, features: Features, labels: Labels
-) -> None:
-    some_missing = [missing if row in (3, 7) else int(labels[row]) for row in range(len(labels))]
+def test_rows_without_a_label_are_left_out_with_a_warning(missing: object) -> None:
+    some_missing = [missing if row in (3, 7) else int(LABELS[row]) for row in range(len(LABELS))]
 
     with pytest.warns(UserWarning, match=r"they have no label: 2 of 300"):
-        scores = score(features, some_missing)
+        scores = score(FEATURES, some_missing)
 
     assert len(scores) == 298
     assert not {"3", "7"} & set(scores["sample_id"].to_pylist())
@@ -156,33 +149,31 @@ def test_rows_without_a_label_are_left_out_with_a_warning(
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_rows_that_are_not_finite_are_left_out_with_a_warning(
-    bad: float, dtype: type, features: Features, labels: Labels
-) -> None:
-    damaged = features.astype(dtype)
+def test_rows_that_are_not_finite_are_left_out_with_a_warning(bad: float, dtype: type) -> None:
+    damaged = FEATURES.astype(dtype)
     damaged[5, 2] = bad
 
     with pytest.warns(UserWarning, match=r"NaN or infinity: 1 of 300"):
-        scores = score(damaged, labels)
+        scores = score(damaged, LABELS)
 
-    expected = score(np.delete(features, 5, axis=0).astype(dtype), np.delete(labels, 5))
+    expected = score(np.delete(FEATURES, 5, axis=0).astype(dtype), np.delete(LABELS, 5))
     assert scores["rmd"] == expected["rmd"]
     assert scores["sample_id"].to_pylist()[4:6] == ["4", "6"]
 
 
-def test_numbers_whose_sum_overflows_are_finite(labels: Labels) -> None:
+def test_numbers_whose_sum_overflows_are_finite() -> None:
     features = np.random.default_rng(0).uniform(1e4, 3e4, (300, 8)).astype(np.float16)
-    features[np.arange(300), labels] += 3e4
+    features[np.arange(300), LABELS] += 3e4
 
-    assert len(score(features, labels)) == 300
+    assert len(score(features, LABELS)) == 300
 
 
-def test_ids_are_the_given_ones_or_the_index_of_a_frame(features: Features, labels: Labels) -> None:
-    names = [f"photo-{row}" for row in range(len(labels))]
+def test_ids_are_the_given_ones_or_the_index_of_a_frame() -> None:
+    names = [f"photo-{row}" for row in range(len(LABELS))]
 
-    assert score(features, labels, ids=names)["sample_id"].to_pylist() == names
-    frame = pd.DataFrame(features, index=names)
-    assert score(frame, labels)["sample_id"].to_pylist() == names
+    assert score(FEATURES, LABELS, ids=names)["sample_id"].to_pylist() == names
+    frame = pd.DataFrame(FEATURES, index=names)
+    assert score(frame, LABELS)["sample_id"].to_pylist() == names
 
 
 INVALID = {
@@ -211,36 +202,34 @@ INVALID = {
 
 
 @pytest.mark.parametrize("message", INVALID)
-def test_what_cannot_be_scored_is_named(message: str, features: Features, labels: Labels) -> None:
+def test_what_cannot_be_scored_is_named(message: str) -> None:
     with pytest.raises(DatasetError, match=re.escape(message)):
-        INVALID[message](features, labels)
+        INVALID[message](FEATURES, LABELS)
 
 
-def test_labels_with_an_index_of_their_own_are_those_of_the_rows_by_position(
-    features: Features, labels: Labels
-) -> None:
-    frame = pd.DataFrame(features)
+def test_labels_with_an_index_of_their_own_are_those_of_the_rows_by_position() -> None:
+    frame = pd.DataFrame(FEATURES)
 
-    counted_anew = score(frame.set_index(frame.index + 1000), pd.Series(labels))
+    counted_anew = score(frame.set_index(frame.index + 1000), pd.Series(LABELS))
 
-    assert counted_anew["rmd"].to_pylist() == score(features, labels)["rmd"].to_pylist()
+    assert counted_anew["rmd"].to_pylist() == score(FEATURES, LABELS)["rmd"].to_pylist()
 
 
-def test_rows_and_labels_that_are_masked_are_left_out(features: Features, labels: Labels) -> None:
-    masked = np.ma.masked_array(features, mask=np.zeros_like(features, dtype=bool))
+def test_rows_and_labels_that_are_masked_are_left_out() -> None:
+    masked = np.ma.masked_array(FEATURES, mask=np.zeros_like(FEATURES, dtype=bool))
     masked[3, 1] = np.ma.masked
-    unknown = np.ma.masked_array(labels, mask=np.arange(len(labels)) == 5)
+    unknown = np.ma.masked_array(LABELS, mask=np.arange(len(LABELS)) == 5)
 
     with pytest.warns(UserWarning, match="rows that have no score"):
         scores = score(masked, unknown)
 
-    kept = [str(row) for row in range(len(labels)) if row not in {3, 5}]
+    kept = [str(row) for row in range(len(LABELS)) if row not in {3, 5}]
     assert scores["sample_id"].to_pylist() == kept
 
 
-def test_an_id_that_occurs_twice_is_named(features: Features, labels: Labels) -> None:
+def test_an_id_that_occurs_twice_is_named() -> None:
     with pytest.raises(DuplicateSampleId, match="'a'"):
-        score(features, labels, ids=["a", "a", *map(str, range(298))])
+        score(FEATURES, LABELS, ids=["a", "a", *map(str, range(298))])
 
 
 @pytest.mark.parametrize(
@@ -253,31 +242,31 @@ def test_an_id_that_occurs_twice_is_named(features: Features, labels: Labels) ->
     ],
 )
 def test_an_unknown_option_is_named_with_what_is_known(
-    options: dict[str, Any], message: str, features: Features, labels: Labels
+    options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        score(features, labels, **options)
+        score(FEATURES, LABELS, **options)
 
 
-def test_a_remedy_is_spelt_as_in_python(labels: Labels) -> None:
+def test_a_remedy_is_spelt_as_in_python() -> None:
     features = np.random.default_rng(0).uniform(1e19, 9e19, (300, 4)).astype(np.float32)
 
     with pytest.raises(StatisticsError, match="fit with matmul_dtype='float64'"):
-        score(features, labels, matmul_dtype="float32")
+        score(features, LABELS, matmul_dtype="float32")
 
 
-def test_the_other_scorers_fill_their_columns(features: Features, labels: Labels) -> None:
-    scores = score(features.astype(np.float64), labels, scorers=("kmeans", "knn"))
+def test_the_other_scorers_fill_their_columns() -> None:
+    scores = score(FEATURES.astype(np.float64), LABELS, scorers=("kmeans", "knn"))
 
     assert scores["kmeans"].null_count == scores["knn"].null_count == 0
 
 
-def test_features_are_not_changed(features: Features, labels: Labels) -> None:
-    before = features.copy()
+def test_features_are_not_changed() -> None:
+    before = FEATURES.copy()
 
-    score(features, labels)
+    score(FEATURES, LABELS)
 
-    assert (features == before).all()
+    assert (before == FEATURES).all()
 
 
 @pytest.mark.slow

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from numpy.typing import NDArray
 
 from difficulty_service.base.errors import ScoreFileError
 from difficulty_service.interface.score import score
 from difficulty_service.interface.scores import Scores, open_scores
 from difficulty_service.scores.file import SCHEMA, ScoreFile
 from difficulty_service.scores.score_columns import DEFAULT_SCORERS
+from tests.overlapping_classes import FEATURES, LABELS
 
 
 def test_the_hardest_come_first(scores: Scores) -> None:
@@ -41,24 +41,22 @@ def test_the_clearest_margins_come_first_where_no_label_is_probably_wrong(
     assert margins == sorted(scores["label_margin"].to_pylist(), reverse=True)[:4]
 
 
-def test_labels_are_ordered_by_suspicion_where_one_is_probably_wrong(
-    features: NDArray[np.float32], labels: NDArray[np.int64]
-) -> None:
-    given = labels.copy()
+def test_labels_are_ordered_by_suspicion_where_one_is_probably_wrong() -> None:
+    given = LABELS.copy()
     given[::50] = (given[::50] + 1) % 3
-    scores = score(features + 3 * np.eye(3, features.shape[1])[labels], given)
+    scores = score(FEATURES + 3 * np.eye(3, FEATURES.shape[1])[LABELS], given)
 
     doubtful = scores.doubtful(4)["suspicion"].to_pylist()
 
     assert doubtful == sorted(scores["suspicion"].to_pylist(), reverse=True)[:4]
 
 
-def test_samples_without_a_score_are_not_ranked(features: NDArray[np.float32]) -> None:
+def test_samples_without_a_score_are_not_ranked() -> None:
     labels = np.arange(300) % 3
     labels[0] = 9
 
     with pytest.warns(UserWarning, match="no score for 1 of 300 samples"):
-        scores = score(features, labels)
+        scores = score(FEATURES, labels)
 
     assert scores["rmd"].null_count == 1
     assert len(scores.hardest(300)) == 299
@@ -94,12 +92,10 @@ def test_a_column_that_is_not_there_is_named(scores: Scores) -> None:
         scores["rdm"]
 
 
-def test_a_notebook_shows_a_short_table_in_which_names_are_escaped(
-    features: NDArray[np.float32], labels: NDArray[np.int64]
-) -> None:
-    names = [f"<b>{label}" for label in labels]
+def test_a_notebook_shows_a_short_table_in_which_names_are_escaped() -> None:
+    names = [f"<b>{label}" for label in LABELS]
 
-    html = score(features, names)._repr_html_()
+    html = score(FEATURES, names)._repr_html_()
 
     assert "<b>" not in html
     assert "&lt;b&gt;1" in html
@@ -114,14 +110,11 @@ def test_a_notebook_shows_a_short_table_in_which_names_are_escaped(
     ],
 )
 def test_a_notebook_lists_the_samples_that_look_more_like_another_class(
-    features: NDArray[np.float32],
-    labels: NDArray[np.int64],
-    scorers: Sequence[str],
-    caption: str,
+    scorers: Sequence[str], caption: str
 ) -> None:
-    given = labels.copy()
+    given = LABELS.copy()
     given[::50] = (given[::50] + 1) % 3
-    apart = features + 3 * np.eye(3, features.shape[1], dtype=np.float32)[labels]
+    apart = FEATURES + 3 * np.eye(3, FEATURES.shape[1], dtype=np.float32)[LABELS]
 
     scores = score(apart, given, scorers=scorers)
 

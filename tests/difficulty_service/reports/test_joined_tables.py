@@ -1,6 +1,5 @@
 """Tables beside the scores are joined by sample id, and what does not match is said."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +17,6 @@ from difficulty_service.reports.joined_tables import (
 )
 from tests.dataset_files import dataset_of
 
-Join = Callable[..., JoinedColumns]
 IDS = pa.array(["001", "2", "3"])
 
 
@@ -26,13 +24,9 @@ def no_dataset() -> None:
     raise AssertionError("the dataset is not needed")
 
 
-@pytest.fixture
-def join() -> Join:
-    def joined(*sources: object) -> JoinedColumns:
-        parsed = [TableSource.parse(str(source)) for source in sources]
-        return join_tables(IDS, parsed, JoinedDataset(no_dataset))
-
-    return joined
+def join(*sources: object) -> JoinedColumns:
+    parsed = [TableSource.parse(str(source)) for source in sources]
+    return join_tables(IDS, parsed, JoinedDataset(no_dataset))
 
 
 @pytest.mark.parametrize(
@@ -51,9 +45,7 @@ def test_a_source_is_a_table_and_names(text: str, table: str, names: tuple[str, 
 
 
 @pytest.mark.parametrize("name", ["sample_id", "image_id"])
-def test_a_csv_is_joined_by_ids_that_keep_their_zeros(
-    tmp_path: Path, join: Join, name: str
-) -> None:
+def test_a_csv_is_joined_by_ids_that_keep_their_zeros(tmp_path: Path, name: str) -> None:
     (tmp_path / "a.csv").write_text(f"camera,{name}\nA,3\nB,001\nC,2\n")
 
     joined = join(tmp_path / "a.csv")
@@ -80,9 +72,7 @@ def test_a_csv_that_was_written_here_is_joined_by_ids_that_a_spreadsheet_would_r
     assert joined.notes == ()
 
 
-def test_a_table_with_semicolons_and_decimal_commas_has_numbers_and_says_so(
-    tmp_path: Path, join: Join
-) -> None:
+def test_a_table_with_semicolons_and_decimal_commas_has_numbers_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("sample_id;width\n001;1,5\n2;2,5\n3;3,0\n")
 
     joined = join(tmp_path / "a.csv")
@@ -93,7 +83,7 @@ def test_a_table_with_semicolons_and_decimal_commas_has_numbers_and_says_so(
     )
 
 
-def test_rows_that_do_not_match_are_counted(tmp_path: Path, join: Join) -> None:
+def test_rows_that_do_not_match_are_counted(tmp_path: Path) -> None:
     table = {"sample_id": ["2", "2", "9", None, "8"], "camera": ["A", "B", "C", "D", "E"]}
     pq.write_table(pa.table(table), tmp_path / "a.parquet")
 
@@ -106,7 +96,7 @@ def test_rows_that_do_not_match_are_counted(tmp_path: Path, join: Join) -> None:
     )
 
 
-def test_columns_that_cannot_be_shown_are_listed(tmp_path: Path, join: Join) -> None:
+def test_columns_that_cannot_be_shown_are_listed(tmp_path: Path) -> None:
     table = pa.table(
         {
             "sample_id": ["001", "2", "3"],
@@ -126,7 +116,7 @@ def test_columns_that_cannot_be_shown_are_listed(tmp_path: Path, join: Join) -> 
     assert "x (several columns have this name)" in joined.notes[0]
 
 
-def test_only_named_columns_are_joined(tmp_path: Path, join: Join) -> None:
+def test_only_named_columns_are_joined(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("sample_id,a,b,c\n2,1,2,3\n")
 
     assert list(join(f"{tmp_path}/a.csv:c,a").columns) == ["c", "a"]
@@ -134,7 +124,7 @@ def test_only_named_columns_are_joined(tmp_path: Path, join: Join) -> None:
         join(f"{tmp_path}/a.csv:d")
 
 
-def test_columns_of_one_name_are_told_apart_by_their_tables(tmp_path: Path, join: Join) -> None:
+def test_columns_of_one_name_are_told_apart_by_their_tables(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.csv").write_text(f"sample_id,camera\n2,{name}\n")
 
@@ -144,7 +134,7 @@ def test_columns_of_one_name_are_told_apart_by_their_tables(tmp_path: Path, join
     assert joined.columns["camera (b.csv)"].at([1]) == ["b"]
 
 
-def test_columns_beyond_the_limit_are_listed(tmp_path: Path, join: Join) -> None:
+def test_columns_beyond_the_limit_are_listed(tmp_path: Path) -> None:
     names = [f"c{number}" for number in range(MOST_COLUMNS + 2)]
     (tmp_path / "a.csv").write_text(
         f"sample_id,{','.join(names)}\n2,{','.join('1' for _ in names)}\n"
@@ -156,7 +146,7 @@ def test_columns_beyond_the_limit_are_listed(tmp_path: Path, join: Join) -> None
     assert "2 columns beyond the first 40 are not shown: c40, c41" in joined.notes[-1]
 
 
-def test_a_table_of_paths_is_joined_by_them(tmp_path: Path, join: Join) -> None:
+def test_a_table_of_paths_is_joined_by_them(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("file_name,camera\n001,A\n")
 
     assert join(tmp_path / "a.csv").columns["camera"].at(range(3)) == ["A", None, None]
@@ -169,16 +159,14 @@ def test_a_table_of_paths_is_joined_by_them(tmp_path: Path, join: Join) -> None:
         ("sample_id,camera\n7,A\n", "none of 3 sample ids"),
     ],
 )
-def test_a_table_of_other_samples_is_refused(
-    tmp_path: Path, join: Join, content: str, why: str
-) -> None:
+def test_a_table_of_other_samples_is_refused(tmp_path: Path, content: str, why: str) -> None:
     (tmp_path / "a.csv").write_text(content)
 
     with pytest.raises(ReportError, match=why):
         join(tmp_path / "a.csv")
 
 
-def test_a_table_that_is_not_there_is_named(tmp_path: Path, join: Join) -> None:
+def test_a_table_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ReportError, match=r"b\.csv cannot be joined.*b\.csv"):
         join(tmp_path / "b.csv")
 

@@ -16,25 +16,23 @@ from difficulty_service.scores.agreement import (
 Numbers = NDArray[np.float64]
 
 
-@pytest.fixture
-def scores() -> Numbers:
-    """500 scores on a coarse grid, so that many are equal."""
-    return np.random.default_rng(0).normal(size=500).round(1)
+SCORES = np.random.default_rng(0).normal(size=500).round(1)
+"""500 scores on a coarse grid, so that many are equal."""
 
 
 @pytest.fixture
-def flags(scores: Numbers) -> NDArray[np.bool_]:
+def flags() -> NDArray[np.bool_]:
     """More often true where scores are large."""
-    return scores + np.random.default_rng(1).normal(size=500) > 1.5
+    return SCORES + np.random.default_rng(1).normal(size=500) > 1.5
 
 
-def test_rank_correlation_with_ties_equals_scipy(scores: Numbers) -> None:
-    values = (scores + np.random.default_rng(1).normal(size=500)).round(1)
+def test_rank_correlation_with_ties_equals_scipy() -> None:
+    values = (SCORES + np.random.default_rng(1).normal(size=500)).round(1)
 
-    agreement = rank_agreement(scores, values)
+    agreement = rank_agreement(SCORES, values)
 
     assert agreement.num_samples == 500
-    assert agreement.spearman == pytest.approx(spearmanr(scores, values).statistic, abs=1e-12)
+    assert agreement.spearman == pytest.approx(spearmanr(SCORES, values).statistic, abs=1e-12)
 
 
 def test_the_interval_holds_the_true_rank_correlation_about_95_times_in_100() -> None:
@@ -59,9 +57,9 @@ def test_the_same_order_has_correlation_one_and_the_reverse_minus_one() -> None:
     assert rank_agreement(scores, -scores).spearman == pytest.approx(-1)
 
 
-def test_equal_values_are_refused_because_they_have_no_order(scores: Numbers) -> None:
+def test_equal_values_are_refused_because_they_have_no_order() -> None:
     with pytest.raises(AuditError, match="all 500 values are 3"):
-        rank_agreement(scores, np.full(500, 3.0))
+        rank_agreement(SCORES, np.full(500, 3.0))
 
 
 def test_three_samples_are_too_few_for_a_rank_correlation() -> None:
@@ -69,13 +67,11 @@ def test_three_samples_are_too_few_for_a_rank_correlation() -> None:
         rank_agreement([1, 2, 3], [1, 2, 3])
 
 
-def test_auroc_and_average_precision_with_ties_equal_scikit_learn(
-    scores: Numbers, flags: NDArray[np.bool_]
-) -> None:
-    agreement = flag_agreement(scores, flags)
+def test_auroc_and_average_precision_with_ties_equal_scikit_learn(flags: NDArray[np.bool_]) -> None:
+    agreement = flag_agreement(SCORES, flags)
 
-    assert agreement.auroc == pytest.approx(roc_auc_score(flags, scores), abs=1e-12)
-    expected = average_precision_score(flags, scores)
+    assert agreement.auroc == pytest.approx(roc_auc_score(flags, SCORES), abs=1e-12)
+    expected = average_precision_score(flags, SCORES)
     assert agreement.average_precision == pytest.approx(expected, abs=1e-12)
     assert agreement.base_rate == flags.mean()
 
@@ -90,12 +86,12 @@ def test_auroc_counts_pairs_and_half_of_the_ties() -> None:
 
 
 def test_an_increasing_map_of_the_scores_changes_no_agreement_with_flags(
-    scores: Numbers, flags: NDArray[np.bool_]
+    flags: NDArray[np.bool_],
 ) -> None:
-    agreement = flag_agreement(scores, flags)
+    agreement = flag_agreement(SCORES, flags)
 
-    assert flag_agreement(np.exp(scores), flags) == agreement
-    assert flag_agreement(1e300 * scores, flags) == agreement
+    assert flag_agreement(np.exp(SCORES), flags) == agreement
+    assert flag_agreement(1e300 * SCORES, flags) == agreement
 
 
 def test_recall_is_the_share_of_the_flagged_among_as_many_hardest() -> None:
@@ -113,15 +109,13 @@ def test_recall_of_equal_scores_is_the_base_rate(flags: NDArray[np.bool_]) -> No
 
 
 @pytest.mark.parametrize("flag", [0, 1])
-def test_flags_that_are_all_the_same_are_refused(scores: Numbers, flag: int) -> None:
+def test_flags_that_are_all_the_same_are_refused(flag: int) -> None:
     with pytest.raises(AuditError, match=f"{500 * flag} of 500 samples are flagged"):
-        flag_agreement(scores, np.full(500, flag))
+        flag_agreement(SCORES, np.full(500, flag))
 
 
-def test_bins_hold_every_sample_once_from_easiest_to_hardest(
-    scores: Numbers, flags: NDArray[np.bool_]
-) -> None:
-    bins = error_rate_by_bin(scores, flags, num_bins=7)
+def test_bins_hold_every_sample_once_from_easiest_to_hardest(flags: NDArray[np.bool_]) -> None:
+    bins = error_rate_by_bin(SCORES, flags, num_bins=7)
 
     assert bins.counts.sum() == 500
     assert bins.counts.max() - bins.counts.min() == 1
@@ -141,28 +135,28 @@ def test_the_error_rate_of_a_bin_is_the_mean_error_of_its_samples() -> None:
     np.testing.assert_array_equal(bins.highest, [1, 3, 5])
 
 
-def test_the_order_of_samples_changes_no_bin(scores: Numbers, flags: NDArray[np.bool_]) -> None:
+def test_the_order_of_samples_changes_no_bin(flags: NDArray[np.bool_]) -> None:
     order = np.random.default_rng(2).permutation(500)
 
-    first = error_rate_by_bin(scores, flags)
-    second = error_rate_by_bin(scores[order], flags[order])
+    first = error_rate_by_bin(SCORES, flags)
+    second = error_rate_by_bin(SCORES[order], flags[order])
 
     np.testing.assert_allclose(first.error_rates, second.error_rates, atol=1e-12)
 
 
 @pytest.mark.parametrize("num_bins", [0, 501])
 def test_an_invalid_number_of_bins_is_refused_with_the_number_of_samples(
-    scores: Numbers, flags: NDArray[np.bool_], num_bins: int
+    flags: NDArray[np.bool_], num_bins: int
 ) -> None:
     with pytest.raises(AuditError, match=f"{num_bins} bins of 500 samples"):
-        error_rate_by_bin(scores, flags, num_bins)
+        error_rate_by_bin(SCORES, flags, num_bins)
 
 
-def test_nan_is_refused_and_counted(scores: Numbers, flags: NDArray[np.bool_]) -> None:
-    scores[:3] = np.nan
+def test_nan_is_refused_and_counted(flags: NDArray[np.bool_]) -> None:
+    SCORES[:3] = np.nan
 
     with pytest.raises(AuditError, match="3 of 500 samples are NaN"):
-        flag_agreement(scores, flags)
+        flag_agreement(SCORES, flags)
 
 
 def test_agreements_are_described_in_lines_of_text() -> None:
