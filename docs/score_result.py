@@ -12,7 +12,8 @@ from difficulty_service.analyses.backbones.backbone_trial import (
     NotTried,
     TriedBackbone,
 )
-from difficulty_service.analyses.leaks.comparison import LeakResult, ListsResult, SetResult
+from difficulty_service.analyses.leaks.comparison import LeakResult, SetResult
+from difficulty_service.analyses.leaks.recall import ListsResult
 from difficulty_service.analyses.selection.comparison import SelectResult
 from difficulty_service.analyses.versions.comparison import ClassShift, DiffResult
 from difficulty_service.bodies.missing_boxes import MissingResult

@@ -14,7 +14,7 @@ import numpy as np
 
 from difficulty_service.features.store import open_store
 from difficulty_service.gaussians.fit_options import FitOptions
-from difficulty_service.reports.label_flips import FlipOptions, flip_and_score
+from difficulty_service.reports.label_flips import flip_and_score
 from difficulty_service.reports.wrong_labels import estimate_cuts, number_of_wrong_labels
 from difficulty_service.scores.joined_files import read_columns
 
@@ -33,7 +33,7 @@ def main(folder: str, tables: str, id_column: str, label_column: str) -> None:
         for part in parts
         for sample_id, label in zip(part.sample_ids.to_pylist(), part.labels.tolist(), strict=True)
     }
-    flipped = flip_and_score(store, FitOptions(), FlipOptions())
+    flipped = flip_and_score(store, FitOptions())
     wrong = np.array([label_of[each] != given[each] for each in flipped.sample_ids])
     print(f"{wrong.sum():,} of {len(wrong):,} labels are wrong")
     for each in estimate_cuts(flipped, {}):

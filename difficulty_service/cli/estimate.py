@@ -42,11 +42,11 @@ def estimate(
         seed: Random seed of the flips.
     """
     from difficulty_service.features.array_files import open_features
-    from difficulty_service.reports.label_flips import FlipOptions, flip_and_score
+    from difficulty_service.reports.label_flips import flip_and_score
     from difficulty_service.reports.wrong_labels import estimate_cuts
 
     features = open_features(store)
-    flipped = flip_and_score(features, fitting.fit, FlipOptions(share, repeats, seed))
+    flipped = flip_and_score(features, fitting.fit, share=share, repeats=repeats, seed=seed)
     ids, boxes = list(flipped.sample_ids), features.description.boxes
     reviewed = {} if marks is None else read_reviewed(marks, ids, boxes=boxes)
     report_estimates(estimate_cuts(flipped, reviewed), has_marks=bool(reviewed), seed=seed)

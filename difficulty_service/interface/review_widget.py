@@ -7,7 +7,6 @@ frame tells the widget its marks and nothing else.
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Protocol
@@ -50,28 +49,27 @@ class ReviewWidget(Protocol):
         """Calls a function at every decision, with `names="marks"`; `change.new` has the marks."""
 
 
-@dataclass(frozen=True)
-class PageOptions:
-    """What the page shows besides the scores, as for `Scores.review`."""
-
-    images: LabelledImages | None
-    order: Order
-    max_mb: float | None
-    height: int
-
-
 @needs_extra("Scores.review", "notebook")
-def show_review(scores: ScoreFile, options: PageOptions) -> tuple[ReviewWidget, Sequence[str]]:
-    """A widget of the samples to check, and sentences about what it does not show."""
+def show_review(
+    scores: ScoreFile,
+    images: LabelledImages | None,
+    order: Order,
+    max_mb: float | None,
+    height: int,
+) -> tuple[ReviewWidget, Sequence[str]]:
+    """A widget of the samples to check, and sentences about what it does not show.
+
+    The arguments are those of `Scores.review`.
+    """
     make_widget = _widget_class()
     columns, not_shown = _columns_beside(scores)
     reported = ReportOptions(
-        images=images_of(options.images),
-        order=options.order,
-        max_mb=DEFAULT_MAX_MB if options.max_mb is None else options.max_mb,
+        images=images_of(images),
+        order=order,
+        max_mb=DEFAULT_MAX_MB if max_mb is None else max_mb,
     )
     page = make_review(scores, reported, columns)
-    widget = make_widget(page=page.html.decode(), height=options.height)
+    widget = make_widget(page=page.html.decode(), height=height)
     return widget, (*not_shown, *page.warnings)
 
 

@@ -267,10 +267,10 @@ class Scores:
             DatasetError: The given images cannot be read.
             MissingPackage: anywidget is not installed; the extra `notebook` brings it.
         """
-        from difficulty_service.interface.review_widget import PageOptions, show_review
+        from difficulty_service.interface.review_widget import show_review
 
         contents = ScoreFile(self.table, self.provenance)
-        widget, notes = show_review(contents, PageOptions(images, order, max_mb, height))
+        widget, notes = show_review(contents, images, order, max_mb, height)
         warn(notes)
         return widget
 

@@ -22,15 +22,6 @@ ChooseClasses = Callable[[Labels, np.random.Generator], Labels]
 
 
 @dataclass(frozen=True)
-class FlipOptions:
-    """How labels are flipped, several times, each with other labels and a fit of its own."""
-
-    share: float = 0.02
-    repeats: int = 3
-    seed: int = 0
-
-
-@dataclass(frozen=True)
 class FlippedMargins:
     """Label margins of a dataset, and of samples whose label was flipped before the fit.
 
@@ -56,8 +47,10 @@ class _Compared:
     margins: Numbers
 
 
-def flip_and_score(store: FeatureSource, fit: FitOptions, options: FlipOptions) -> FlippedMargins:
-    """Scores a store as it is, and again with some labels flipped.
+def flip_and_score(
+    store: FeatureSource, fit: FitOptions, *, share: float = 0.02, repeats: int = 3, seed: int = 0
+) -> FlippedMargins:
+    """Scores a store as it is, and again several times, each with other labels flipped.
 
     The Gaussians are fitted anew each time, with the flipped labels, as they would be if these had
     been wrong from the start.
@@ -68,10 +61,10 @@ def flip_and_score(store: FeatureSource, fit: FitOptions, options: FlipOptions) 
         raise StatisticsError("labels can be flipped only between two classes of several samples")
     uniform = np.tile(counts > 1, (len(counts), 1)).astype(float)
     choices = [_by_weights(uniform), _by_confusion(given, counts)]
-    generator = np.random.default_rng(options.seed)
-    num_flips = max(1, round(options.share * len(given.labels)))
+    generator = np.random.default_rng(seed)
+    num_flips = max(1, round(share * len(given.labels)))
     found: list[list[Numbers]] = [[], []]
-    for _ in range(options.repeats):
+    for _ in range(repeats):
         for choose, margins in zip(choices, found, strict=True):
             rows = generator.choice(len(given.labels), num_flips, replace=False)
             labels = given.labels.copy()

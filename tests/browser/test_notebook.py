@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import difficulty_service as ds
-from difficulty_service.interface.review_widget import PageOptions, show_review
+from difficulty_service.interface.review_widget import show_review
 from difficulty_service.scores.file import read_scores
 from tests.browser.kinds import OpenPage
 
@@ -72,7 +72,7 @@ def notebook(tmp_path_factory: pytest.TempPathFactory) -> Any:  # noqa: ANN401 -
 @pytest.fixture
 def widget(scored: Path) -> "ReviewWidget":
     """The review of ninety pictures."""
-    return show_review(read_scores(scored), PageOptions(None, "doubtful", None, 700))[0]
+    return show_review(read_scores(scored), None, "doubtful", None, 700)[0]
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
 """Copies of the samples of a job in other jobs, as finished jobs are asked for them."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field
 
+from difficulty_service.analyses.leaks.recall import ListsResult
 from difficulty_service.base.contract import Found, Printed
 from difficulty_service.base.wording import Noun
 from difficulty_service.bodies.comparison_kinds import (
@@ -28,19 +28,6 @@ if TYPE_CHECKING:
 COPIES, EXACT, CONFLICTS = "copies", "exact copies", "conflicting copies"
 COPY_KINDS = (COPIES, EXACT, CONFLICTS)
 """What samples of a test set are counted by."""
-
-
-class ListsResult(Found):
-    """What inverted lists find of near copies."""
-
-    samples: int
-    """Samples, chosen at random, that were compared with all."""
-
-    pairs: int
-    """Pairs of one of them and a near copy."""
-
-    found: int
-    """Number of those that the lists found."""
 
 
 class SetResult(Found):
@@ -89,7 +76,7 @@ class SetResult(Found):
             train_copies=test.train_copies,
             pairs=test.num_pairs,
             search="exact" if test.lists is None else "lists",
-            lists=None if test.lists is None else ListsResult(**asdict(test.lists)),
+            lists=test.lists,
         )
 
     def number_of(self, kind: str) -> int | None:

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from difficulty_service.analyses.leaks.near_search import (
     CPU,
-    ListRecall,
     NearPairs,
     NearSearch,
     Search,
 )
+from difficulty_service.analyses.leaks.recall import ListsResult
 from difficulty_service.base.errors import ConfigError
 from difficulty_service.base.tables import save_table
 from difficulty_service.base.wording import Noun, count_of, differences, list_names
@@ -97,7 +97,7 @@ class SetLeaks:
     conflicting: int
     train_copies: int
     num_pairs: int
-    lists: ListRecall | None
+    lists: ListsResult | None
     pairs: pa.Table = field(repr=False)
     marks: pa.Table = field(repr=False)
 
@@ -211,7 +211,7 @@ class _Found:
         self.in_train: Flags = np.zeros(len(train.labels), bool)
         self.num_pairs = 0
         self._pairs, self._num_kept = [np.empty(0, FOUND)], 0
-        self.lists: ListRecall | None = None
+        self.lists: ListsResult | None = None
 
     def search(self, near: NearSearch, on_compared: Callable[[int], None]) -> None:
         """Compares all samples of both sets."""
@@ -294,7 +294,7 @@ class _Found:
             )
 
 
-def recall_warning(test: Split, lists: ListRecall) -> str:
+def recall_warning(test: Split, lists: ListsResult) -> str:
     """What inverted lists miss of the near copies in a test set."""
     checked = f"{count_of(lists.samples, test.noun)} of {test.name}"
     if lists.share is None:

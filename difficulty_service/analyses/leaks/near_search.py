@@ -6,7 +6,6 @@ the lists find.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -14,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from difficulty_service.analyses.leaks.near_lists import NearLists, build_lists
+from difficulty_service.analyses.leaks.recall import ListsResult
 from difficulty_service.backbones.backbone import choose_device
 from difficulty_service.base.devices import has_gpu
 from difficulty_service.scorers.near_copies import near_pairs_between
@@ -40,26 +40,6 @@ NearPairs = tuple[Rows, Rows, Cosines]
 
 Finder = Callable[[Block], Iterator[NearPairs]]
 """Takes some of the training set, and gives its near copies among each block that is held."""
-
-
-@dataclass(frozen=True)
-class ListRecall:
-    """What inverted lists find of the near copies of some samples that were compared with all.
-
-    Attributes:
-        samples: Number of these samples, which were chosen at random.
-        pairs: Number of pairs of one of them and a near copy.
-        found: Number of those that the lists found.
-    """
-
-    samples: int
-    pairs: int
-    found: int
-
-    @property
-    def share(self) -> float | None:
-        """Share of the pairs that the lists found; None without pairs."""
-        return self.found / self.pairs if self.pairs else None
 
 
 def search_device(name: str) -> torch.device:
@@ -100,12 +80,15 @@ class NearSearch:
         self._lists: list[_Lists] = []
 
     @property
-    def recall(self) -> ListRecall | None:
+    def recall(self) -> ListsResult | None:
         """What the lists found so far; None where all samples were compared with all."""
         if not self._lists:
             return None
-        counts = [(len(each.checked), each.pairs, each.found) for each in self._lists]
-        return ListRecall(*(sum(numbers) for numbers in zip(*counts, strict=True)))
+        return ListsResult(
+            samples=sum(len(each.checked) for each in self._lists),
+            pairs=sum(each.pairs for each in self._lists),
+            found=sum(each.found for each in self._lists),
+        )
 
     def among(self, held: Sequence[Block]) -> Finder:
         """What finds the near copies of some samples of the test set, which are held in memory."""

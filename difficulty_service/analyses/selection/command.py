@@ -61,12 +61,7 @@ def select(
             raise WrongCall(f"--out-scores needs a score file, and {pool} holds features")
     if choice.by is not None and not choice.reads("scores"):
         raise WrongCall(f"--by changes nothing for --strategy {choice.strategy}")
-    from difficulty_service.analyses.selection.selection import (
-        Known,
-        SelectionRequest,
-        read_ids,
-        select_samples,
-    )
+    from difficulty_service.analyses.selection.selection import Known, read_ids, select_samples
     from difficulty_service.scores.measures import read_measure
     from difficulty_service.scoring.splits import open_split
 
@@ -81,7 +76,7 @@ def select(
         others = 0 if known.labelled is None else known.labelled.num_samples
         compared = split.num_samples * (choice.count + len(known.chosen) + others)
     with exit_when_interrupted("stopped; nothing is written"), comparison_bar(compared) as advance:
-        selection = select_samples(split, SelectionRequest.of(choice), known, advance)
+        selection = select_samples(split, choice, known, advance)
     print_warnings(selection.warnings)
     selection.save(out)
     with without(*([console] if output.json_ else [])):

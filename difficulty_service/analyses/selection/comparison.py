@@ -98,11 +98,7 @@ def find(
     tell: Tell,
 ) -> Compared:
     """Chooses samples of this job."""
-    from difficulty_service.analyses.selection.selection import (
-        Known,
-        SelectionRequest,
-        select_samples,
-    )
+    from difficulty_service.analyses.selection.selection import Known, select_samples
     from difficulty_service.scores.measures import read_measure
 
     samples = replace(pool.split, ignores_labels=False)
@@ -113,7 +109,7 @@ def find(
     )
     labelled = 0 if known.labelled is None else known.labelled.num_samples
     compared = samples.num_samples * (asked.count + len(known.chosen) + labelled)
-    selection = select_samples(samples, SelectionRequest.of(asked), known, share_of(compared, tell))
+    selection = select_samples(samples, asked, known, share_of(compared, tell))
     marks = {selection.name: selection.other_marks}
     result = SelectResult.of(selection)
     if len(result.classes) > MOST_CLASSES:

@@ -4,12 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from difficulty_service.analyses.selection.selection import (
-    Known,
-    Selection,
-    SelectionRequest,
-    select_samples,
-)
+from difficulty_service.analyses.selection.selection import Known, Selection, select_samples
 from difficulty_service.base.errors import ConfigError
 from difficulty_service.interface.arrays import to_texts
 from difficulty_service.interface.options import read_options, require_results
@@ -93,8 +88,7 @@ def select(
         None if labelled is None else split_of("labelled", labelled, split),
         to_texts(chosen, "chosen"),
     )
-    request = SelectionRequest.of(options)
-    selection = select_samples(split, request, known)
+    selection = select_samples(split, options, known)
     if out is not None:
         selection.save(Path(out))
     warn(selection.warnings)

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -62,31 +61,6 @@ class Known:
 
 
 @dataclass(frozen=True)
-class SelectionRequest:
-    """Which samples are asked for.
-
-    Attributes:
-        count: Number of samples.
-        shares: Share of each strategy.
-        balanced: Whether as many are chosen of each class, as far as possible.
-        batch_size: Samples of a batch; None for no batches.
-    """
-
-    count: int
-    shares: Mapping[Strategy, int]
-    balanced: bool = False
-    seed: int = 0
-    batch_size: int | None = None
-
-    @classmethod
-    def of(cls, options: SelectOptions) -> Self:
-        """What the options of a caller ask for."""
-        return cls(
-            options.count, options.shares, options.balanced, options.seed, options.batch_size
-        )
-
-
-@dataclass(frozen=True)
 class Selection:
     """Chosen samples.
 
@@ -128,7 +102,7 @@ class Selection:
 
 def select_samples(
     pool: Split,
-    request: SelectionRequest,
+    request: SelectOptions,
     known: Known | None = None,
     on_compared: Callable[[int], None] = ignore,
 ) -> Selection:
@@ -153,7 +127,7 @@ class _Choice:
     def __init__(
         self,
         pool: Split,
-        request: SelectionRequest,
+        request: SelectOptions,
         known: Known,
         on_compared: Callable[[int], None],
     ) -> None:

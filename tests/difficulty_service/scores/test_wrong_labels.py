@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from difficulty_service.base.errors import StatisticsError
 from difficulty_service.features.store import FeatureStore
 from difficulty_service.gaussians.fit_options import FitOptions
-from difficulty_service.reports.label_flips import FlipOptions, FlippedMargins, flip_and_score
+from difficulty_service.reports.label_flips import FlippedMargins, flip_and_score
 from difficulty_service.reports.wrong_labels import (
     CutEstimate,
     estimate_cuts,
@@ -44,7 +44,7 @@ def make_store(tmp_path: Path) -> Callable[..., FeatureStore]:
 def test_flipped_labels_of_separate_classes_are_found_and_the_others_are_not(
     make_store: Callable[..., FeatureStore], runs: int
 ) -> None:
-    flipped = flip_and_score(make_store(runs=runs), FitOptions(), FlipOptions(repeats=2))
+    flipped = flip_and_score(make_store(runs=runs), FitOptions(), repeats=2)
 
     assert len(flipped.at_random) == len(flipped.confused) == 24
     assert (flipped.at_random > 0).all()
@@ -55,9 +55,7 @@ def test_flipped_labels_of_separate_classes_are_found_and_the_others_are_not(
 def test_flips_to_similar_classes_are_harder_to_find(
     make_store: Callable[..., FeatureStore],
 ) -> None:
-    options = FlipOptions(share=0.1, repeats=4)
-
-    flipped = flip_and_score(make_store(distance=2), FitOptions(), options)
+    flipped = flip_and_score(make_store(distance=2), FitOptions(), share=0.1, repeats=4)
 
     assert np.median(flipped.confused) < np.median(flipped.at_random)
 
@@ -66,8 +64,7 @@ def test_the_seed_chooses_the_flips(make_store: Callable[..., FeatureStore]) -> 
     store = make_store()
 
     first, again, other = (
-        flip_and_score(store, FitOptions(), FlipOptions(repeats=1, seed=seed)).at_random
-        for seed in (0, 0, 1)
+        flip_and_score(store, FitOptions(), repeats=1, seed=seed).at_random for seed in (0, 0, 1)
     )
 
     np.testing.assert_array_equal(first, again)
@@ -78,7 +75,7 @@ def test_labels_of_a_single_class_cannot_be_flipped(
     make_store: Callable[..., FeatureStore],
 ) -> None:
     with pytest.raises(StatisticsError, match="only between two classes"):
-        flip_and_score(make_store(num_classes=1), FitOptions(), FlipOptions())
+        flip_and_score(make_store(num_classes=1), FitOptions())
 
 
 def test_shares_are_counted_above_each_cut() -> None:

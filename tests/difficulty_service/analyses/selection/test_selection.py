@@ -13,7 +13,6 @@ from torch import Tensor
 from difficulty_service.analyses.selection.selection import (
     Known,
     Selection,
-    SelectionRequest,
     chosen_scores,
     fair_counts,
     read_ids,
@@ -49,9 +48,9 @@ def pool_of(folder: Path, **options: Any) -> Split:  # noqa: ANN401 - as for `st
     return open_split(store.folder)
 
 
-def request(count: int, strategy: str = "random", **options: Any) -> SelectionRequest:  # noqa: ANN401
+def request(count: int, strategy: str = "random", **options: Any) -> SelectOptions:  # noqa: ANN401
     given = {"count": count, "strategy": strategy, **options}
-    return SelectionRequest.of(SelectOptions.model_validate(given))
+    return SelectOptions.model_validate(given)
 
 
 def measure_of(values: list[float | None]) -> pa.Table:
