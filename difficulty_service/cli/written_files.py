@@ -1,9 +1,14 @@
-"""Refuses results that would overwrite inputs, decisions of people, or each other."""
+"""Files that commands write: over nothing that is read, and with what to do with them."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from difficulty_service.cli.console import out
 from difficulty_service.cli.wrong_call import WrongCall
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def require_writable(
@@ -51,3 +56,23 @@ def require_writable(
 
         for each in filter(None, pages):
             require_page_file(each)
+
+
+def write_drops(path: Path, marks: "pa.Table", scored: Path, purpose: str, cleaned: str) -> None:
+    """Writes marks that drop samples, and prints the command that applies them.
+
+    Args:
+        scored: A score file of the samples, or their features.
+        purpose: What the command is for.
+        cleaned: File that it writes.
+    """
+    from difficulty_service.base.wording import count_of
+    from difficulty_service.marks.files import write_marks
+    from difficulty_service.marks.record import from_table
+
+    write_marks(path, from_table(marks))
+    scores = scored if scored.suffix and scored.is_file() else "SCORES"
+    out.print(
+        f"{count_of(len(marks), 'mark')} in {path}; to {purpose}: difficulty clean {scores} "
+        f"--marks {path} --out {cleaned}"
+    )

@@ -17,7 +17,7 @@ from difficulty_service.cli.console import (
 )
 from difficulty_service.cli.progress import comparison_bar, exit_when_interrupted
 from difficulty_service.cli.score_result import Limit, require_below
-from difficulty_service.cli.written_files import require_writable
+from difficulty_service.cli.written_files import require_writable, write_drops
 from difficulty_service.cli.wrong_call import WrongCall, as_option
 from difficulty_service.settings.options import JsonOption, LeakOptions
 
@@ -94,7 +94,10 @@ def leaks(
         if out is not None:
             found.save(out)
             console.print(f"the pairs are in {out}")
-        write_drops(found, train, tests[0], drop_train, drop_test)
+        if drop_train is not None:
+            write_drops(drop_train, found.train_marks, train, "drop them", "cleaned.csv")
+        if drop_test is not None:
+            write_drops(drop_test, found.tests[0].marks, tests[0], "drop them", "cleaned.csv")
         if report is not None:
             print_warnings(
                 write_leak_page(report, found, splits, (train_images, test_images), as_option)
@@ -154,23 +157,3 @@ def report_pairs(test: "SetLeaks") -> None:
     print_table(columns, rows, shorten="training")
     if len(shown) < test.num_pairs:
         console.print(f"{len(shown)} of {test.num_pairs:,} pairs, different labels first")
-
-
-def write_drops(
-    found: "LeakReport", train: Path, test: Path, drop_train: Path | None, drop_test: Path | None
-) -> None:
-    """Writes the marks that drop what is copied, and prints what to do with them."""
-    from difficulty_service.base.wording import count_of
-    from difficulty_service.marks.files import write_marks
-    from difficulty_service.marks.record import from_table
-
-    sides = ((drop_train, train, found.train_marks), (drop_test, test, found.tests[0].marks))
-    for path, split, marks in sides:
-        if path is None:
-            continue
-        write_marks(path, from_table(marks))
-        scores = split if split.suffix and split.is_file() else "SCORES"
-        console.print(
-            f"{count_of(len(marks), 'mark')} in {path}; to drop them: difficulty clean {scores} "
-            f"--marks {path} --out cleaned.csv"
-        )

@@ -10,7 +10,7 @@ from difficulty_service.analyses.selection.comparison import SelectResult
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_json, print_table, print_warnings, without
 from difficulty_service.cli.progress import comparison_bar, exit_when_interrupted
-from difficulty_service.cli.written_files import require_writable
+from difficulty_service.cli.written_files import require_writable, write_drops
 from difficulty_service.cli.wrong_call import WrongCall
 from difficulty_service.settings.options import JsonOption, SelectOptions
 
@@ -82,7 +82,8 @@ def select(
     with without(*([console] if output.json_ else [])):
         report_selection(selection, out)
         if drop_others is not None:
-            write_others(selection, pool, drop_others)
+            purpose = "keep the chosen ones only"
+            write_drops(drop_others, selection.other_marks, pool, purpose, "chosen.csv")
         if out_scores is not None:
             write_chosen_scores(selection, pool, out_scores)
     if output.json_:
@@ -106,20 +107,6 @@ def report_selection(selection: "Selection", out: Path) -> None:
 
         rows = [(class_text(name), each) for name, each in selection.classes.items()]
         print_table(("class", "chosen"), rows)
-
-
-def write_others(selection: "Selection", pool: Path, path: Path) -> None:
-    """Writes the marks that drop what was not chosen, and prints what to do with them."""
-    from difficulty_service.base.wording import count_of
-    from difficulty_service.marks.files import write_marks
-    from difficulty_service.marks.record import from_table
-
-    write_marks(path, from_table(selection.other_marks))
-    scores = pool if pool.suffix and pool.is_file() else "SCORES"
-    console.print(
-        f"{count_of(len(selection.other_marks), 'mark')} in {path}; to keep the chosen ones only: "
-        f"difficulty clean {scores} --marks {path} --out chosen.csv"
-    )
 
 
 def write_chosen_scores(selection: "Selection", pool: Path, path: Path) -> None:

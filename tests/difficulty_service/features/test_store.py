@@ -33,6 +33,11 @@ DESCRIPTION = {
 }
 
 
+def new_store(folder: Path, *, resume: bool = True, **changes: object) -> FeatureStore:
+    """A store of two parts, whose description has some changes."""
+    return create_store(folder, FeatureDescription.of(DESCRIPTION | changes), resume=resume)
+
+
 def make_part(rows: int = 3) -> Part:
     return Part(
         sample_ids=[f"photo {row}" for row in range(rows)],
@@ -43,7 +48,7 @@ def make_part(rows: int = 3) -> Part:
 
 
 def test_a_part_that_is_written_is_read(tmp_path: Path) -> None:
-    store = create_store(tmp_path / "store", FeatureDescription.of(DESCRIPTION))
+    store = new_store(tmp_path / "store")
     store.write_part(1, make_part(), [BadImage("photo 9", "truncated")])
 
     part = store.read_part(1)
@@ -54,7 +59,7 @@ def test_a_part_that_is_written_is_read(tmp_path: Path) -> None:
 
 
 def test_a_part_without_any_readable_image_keeps_its_errors(tmp_path: Path) -> None:
-    store = create_store(tmp_path, FeatureDescription.of(DESCRIPTION))
+    store = new_store(tmp_path)
     store.write_part(0, make_part(0), [BadImage("photo 9", "truncated")])
     store.write_part(1, make_part(), [BadImage("photo 8", "empty")])
 
@@ -67,7 +72,7 @@ def test_the_pieces_of_a_store_hold_every_row_once(
     tmp_path: Path, runs: int, rows_at_a_time: int
 ) -> None:
     described = {"num_shards": 3, "shard_size": 5, "augment_runs": runs if runs > 1 else 0}
-    store = create_store(tmp_path, FeatureDescription.of(DESCRIPTION | described))
+    store = new_store(tmp_path, **described)
     for shard, samples in enumerate((5, 0, 2)):
         store.write_part(shard, make_part(samples * runs), [])
 
@@ -86,9 +91,7 @@ def test_the_pieces_of_a_store_hold_every_row_once(
 
 
 def test_no_row_of_a_part_that_is_longer_than_it_should_be_is_left_out(tmp_path: Path) -> None:
-    store = create_store(
-        tmp_path, FeatureDescription.of(DESCRIPTION | {"num_shards": 1, "shard_size": 5})
-    )
+    store = new_store(tmp_path, num_shards=1, shard_size=5)
     store.write_part(0, make_part(12), [])
 
     pieces = [store.open_part(shard, [], rows) for shard, rows in store.pieces(2)]
@@ -99,9 +102,7 @@ def test_no_row_of_a_part_that_is_longer_than_it_should_be_is_left_out(tmp_path:
 def test_every_part_is_asked_for_once_and_some_parts_before_it_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = create_store(
-        tmp_path, FeatureDescription.of(DESCRIPTION | {"num_shards": 12, "shard_size": 5})
-    )
+    store = new_store(tmp_path, num_shards=12, shard_size=5)
     prefetched: list[Path] = []
     monkeypatch.setattr(feature_store, "prefetch_part", prefetched.append)
 
@@ -114,9 +115,7 @@ def test_every_part_is_asked_for_once_and_some_parts_before_it_is_given(
 def test_a_part_that_went_missing_is_named_when_it_is_read_not_when_it_is_asked_for(
     tmp_path: Path,
 ) -> None:
-    store = create_store(
-        tmp_path, FeatureDescription.of(DESCRIPTION | {"num_shards": 1, "shard_size": 5})
-    )
+    store = new_store(tmp_path, num_shards=1, shard_size=5)
 
     ((shard, rows),) = store.pieces(5)
 
@@ -127,7 +126,7 @@ def test_a_part_that_went_missing_is_named_when_it_is_read_not_when_it_is_asked_
 def test_errors_are_a_parquet_file_and_one_that_a_spreadsheet_opens_without_running_it(
     tmp_path: Path,
 ) -> None:
-    store = create_store(tmp_path, FeatureDescription.of(DESCRIPTION))
+    store = new_store(tmp_path)
 
     path = write_errors(store.folder, [BadImage('=1+1,"ä".png', "truncated")])
 
@@ -137,7 +136,7 @@ def test_errors_are_a_parquet_file_and_one_that_a_spreadsheet_opens_without_runn
 
 
 def test_errors_are_read_back_and_none_where_none_were_written(tmp_path: Path) -> None:
-    store = create_store(tmp_path, FeatureDescription.of(DESCRIPTION))
+    store = new_store(tmp_path)
     before = read_errors(store.folder)
 
     write_errors(store.folder, [BadImage("photo 9", "truncated")])
@@ -147,17 +146,17 @@ def test_errors_are_read_back_and_none_where_none_were_written(tmp_path: Path) -
 
 
 def test_warnings_are_kept_and_do_not_prevent_resuming(tmp_path: Path) -> None:
-    create_store(tmp_path, FeatureDescription.of(DESCRIPTION)).with_warnings(["1 entry is skipped"])
+    new_store(tmp_path).with_warnings(["1 entry is skipped"])
     kept = FeatureStore(tmp_path, read_description(tmp_path)).warnings
 
-    resumed = create_store(tmp_path, FeatureDescription.of(DESCRIPTION))
+    resumed = new_store(tmp_path)
 
     assert kept == ("1 entry is skipped",)
     assert resumed.warnings == ()
 
 
 def test_the_format_is_a_list_of_floats_that_others_can_read(tmp_path: Path) -> None:
-    store = create_store(tmp_path, FeatureDescription.of(DESCRIPTION))
+    store = new_store(tmp_path)
     store.write_part(0, make_part(), [])
 
     table = feather.read_table(store.part_file(0))
@@ -167,27 +166,23 @@ def test_the_format_is_a_list_of_floats_that_others_can_read(tmp_path: Path) -> 
 
 
 def test_a_resumed_store_keeps_its_parts(tmp_path: Path) -> None:
-    create_store(tmp_path, FeatureDescription.of(DESCRIPTION)).write_part(0, make_part(), [])
+    new_store(tmp_path).write_part(0, make_part(), [])
 
-    resumed = create_store(tmp_path, FeatureDescription.of(DESCRIPTION))
+    resumed = new_store(tmp_path)
 
     assert resumed.missing_parts() == [1]
 
 
 def test_a_dataset_that_moved_is_resumed(tmp_path: Path) -> None:
-    create_store(tmp_path, FeatureDescription.of(DESCRIPTION)).write_part(0, make_part(), [])
+    new_store(tmp_path).write_part(0, make_part(), [])
 
-    assert create_store(
-        tmp_path, FeatureDescription.of(DESCRIPTION | {"dataset": "/mnt/photos"})
-    ).missing_parts() == [1]
+    assert new_store(tmp_path, dataset="/mnt/photos").missing_parts() == [1]
 
 
 def test_not_resuming_deletes_the_parts(tmp_path: Path) -> None:
-    create_store(tmp_path, FeatureDescription.of(DESCRIPTION)).write_part(0, make_part(), [])
+    new_store(tmp_path).write_part(0, make_part(), [])
 
-    replaced = create_store(
-        tmp_path, FeatureDescription.of(DESCRIPTION | {"backbone": "clip"}), resume=False
-    )
+    replaced = new_store(tmp_path, resume=False, backbone="clip")
 
     assert replaced.missing_parts() == [0, 1]
 
@@ -196,21 +191,21 @@ def test_not_resuming_deletes_the_parts(tmp_path: Path) -> None:
     "change", [{"backbone": "clip"}, {"class_names": ["dog", "cat"]}, {"new": 1}]
 )
 def test_features_made_otherwise_are_not_mixed(tmp_path: Path, change: dict[str, Any]) -> None:
-    create_store(tmp_path, FeatureDescription.of(DESCRIPTION))
+    new_store(tmp_path)
 
     with pytest.raises(FeatureStoreError, match=f"{next(iter(change))}.*resume=False"):
-        create_store(tmp_path, FeatureDescription.of(DESCRIPTION | change))
+        new_store(tmp_path, **change)
 
 
 def test_an_incomplete_store_is_not_opened(tmp_path: Path) -> None:
-    create_store(tmp_path, FeatureDescription.of(DESCRIPTION)).write_part(1, make_part(), [])
+    new_store(tmp_path).write_part(1, make_part(), [])
 
     with pytest.raises(FeatureStoreError, match=r"lacks 1 of 2 parts, first part-00000\.arrow"):
         open_store(tmp_path)
 
 
 def test_a_damaged_part_is_named_with_the_remedy(tmp_path: Path) -> None:
-    store = create_store(tmp_path, FeatureDescription.of(DESCRIPTION))
+    store = new_store(tmp_path)
     store.part_file(0).write_bytes(b"ARROW1 and then nothing")
 
     with pytest.raises(FeatureStoreError, match=r"part-00000\.arrow is damaged.*delete it"):
@@ -236,7 +231,7 @@ def test_a_damaged_description_is_named(tmp_path: Path) -> None:
 def test_another_version_is_refused_by_name_and_left_as_it_is(
     tmp_path: Path, version: int | None
 ) -> None:
-    create_store(tmp_path, FeatureDescription.of(DESCRIPTION)).write_part(0, make_part(), [])
+    new_store(tmp_path).write_part(0, make_part(), [])
     text = json.dumps({**DESCRIPTION, "format_version": version})
     (tmp_path / "store.json").write_text(text)
     refusal = (
@@ -247,7 +242,7 @@ def test_another_version_is_refused_by_name_and_left_as_it_is(
     with pytest.raises(FeatureStoreError, match=refusal):
         open_store(tmp_path)
     with pytest.raises(FeatureStoreError, match=refusal):
-        create_store(tmp_path, FeatureDescription.of(DESCRIPTION))
+        new_store(tmp_path)
 
     assert (tmp_path / "store.json").read_text() == text
     assert (tmp_path / "part-00000.arrow").exists()
@@ -256,9 +251,7 @@ def test_another_version_is_refused_by_name_and_left_as_it_is(
 @pytest.mark.slow
 def test_reading_a_store_does_not_load_pandas(tmp_path: Path) -> None:
     folder = tmp_path / "store"
-    create_store(folder, FeatureDescription.of(DESCRIPTION | {"num_shards": 1})).write_part(
-        0, make_part(), []
-    )
+    new_store(folder, num_shards=1).write_part(0, make_part(), [])
     code = (
         "import sys; from pathlib import Path; "
         "from difficulty_service.features.store import open_store; "
