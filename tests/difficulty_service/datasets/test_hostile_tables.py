@@ -1,7 +1,6 @@
 """Small Parquet files that are huge once they are decoded, or hold what no one expects."""
 
 import resource
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +21,13 @@ LIMITS = TableLimits(max_rows=1000, max_text_bytes=MEBIBYTE)
 LIMITED = DatasetOptions(limits=LIMITS)
 
 
-@pytest.fixture
-def write(tmp_path: Path) -> Callable[..., str]:
+def write(tmp_path: Path, table: pa.Table | dict[str, Any], **options: Any) -> str:  # noqa: ANN401
     """Writes a Parquet file with the columns image and label, or others; returns its path."""
-
-    def write_table(table: pa.Table | dict[str, Any], **options: Any) -> str:  # noqa: ANN401
-        path = tmp_path / "table.parquet"
-        if isinstance(table, dict):
-            table = pa.table(table)
-        pq.write_table(table, path, **{"compression": "zstd", "write_statistics": False} | options)
-        return str(path)
-
-    return write_table
+    path = tmp_path / "table.parquet"
+    if isinstance(table, dict):
+        table = pa.table(table)
+    pq.write_table(table, path, **{"compression": "zstd", "write_statistics": False} | options)
+    return str(path)
 
 
 def of_text(values: list[bytes]) -> pa.Array:
@@ -41,8 +35,8 @@ def of_text(values: list[bytes]) -> pa.Array:
     return pa.array(values, pa.binary()).view(pa.string())
 
 
-def test_rows_are_counted_before_any_is_read(write: Callable[..., str]) -> None:
-    location = write({"image": pa.nulls(1001, pa.binary()), "label": [0] * 1001})
+def test_rows_are_counted_before_any_is_read(tmp_path: Path) -> None:
+    location = write(tmp_path, {"image": pa.nulls(1001, pa.binary()), "label": [0] * 1001})
 
     with pytest.raises(DatasetError, match="1,001 rows, the maximum is 1,000"):
         open_dataset(location, LIMITED)
@@ -50,12 +44,14 @@ def test_rows_are_counted_before_any_is_read(write: Callable[..., str]) -> None:
 
 
 @pytest.mark.parametrize("column", ["label", "path"])
-def test_text_is_counted_as_it_is_decoded(write: Callable[..., str], column: str) -> None:
+def test_text_is_counted_as_it_is_decoded(tmp_path: Path, column: str) -> None:
     texts = pa.DictionaryArray.from_arrays(
         pa.array(np.arange(1000) % 2), pa.array(["a" * 2000, "b" * 2000])
     ).cast(pa.string())
     labels = pa.array(["cat", "dog"] * 500)
-    location = write({"image": [b"x"] * 1000, "label": labels, "path": texts} | {column: texts})
+    location = write(
+        tmp_path, {"image": [b"x"] * 1000, "label": labels, "path": texts} | {column: texts}
+    )
     assert Path(location).stat().st_size < 10_000
 
     with pytest.raises(DatasetError, match="more than 1,048,576 bytes in memory"):
@@ -64,10 +60,10 @@ def test_text_is_counted_as_it_is_decoded(write: Callable[..., str], column: str
 
 @pytest.mark.slow
 def test_an_image_that_all_rows_repeat_is_in_memory_a_few_times_at_most(
-    write: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = np.random.default_rng(0).bytes(8 * MEBIBYTE)
-    location = write({"image": [image] * 64, "label": [0, 1] * 32})
+    location = write(tmp_path, {"image": [image] * 64, "label": [0, 1] * 32})
     assert Path(location).stat().st_size < 10 * MEBIBYTE
     monkeypatch.setattr(table_files, "BATCH_BYTES", 2 * len(image))
     dataset = open_dataset(location, LIMITED)
@@ -82,11 +78,11 @@ def test_an_image_that_all_rows_repeat_is_in_memory_a_few_times_at_most(
 
 @pytest.mark.parametrize("use_dictionary", [True, False])
 def test_a_page_that_unpacks_to_far_more_than_images_do_is_refused(
-    write: Callable[..., str], *, use_dictionary: bool
+    tmp_path: Path, *, use_dictionary: bool
 ) -> None:
     image = bytes(LARGE_PAGE + 1)
     columns = {"image": [image, image], "label": [0, 1]}
-    location = write(columns, use_dictionary=use_dictionary)
+    location = write(tmp_path, columns, use_dictionary=use_dictionary)
     assert Path(location).stat().st_size < 20_000
     dataset = dataset_of(location)
     before = pa.total_allocated_bytes()
@@ -100,11 +96,12 @@ def test_a_page_that_unpacks_to_far_more_than_images_do_is_refused(
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", ["none", "snappy", "zstd"])
 def test_headers_of_pages_say_what_the_footer_says(
-    write: Callable[..., str], version: str, codec: str
+    tmp_path: Path, version: str, codec: str
 ) -> None:
     images = [np.random.default_rng(row).bytes(100 * row) for row in range(300)]
     table = pa.table({"image": [{"bytes": each, "path": "a"} for each in images]})
     location = write(
+        tmp_path,
         table,
         data_page_version=version,
         compression=codec,
@@ -123,8 +120,8 @@ def test_headers_of_pages_say_what_the_footer_says(
             assert sum(page.unpacked for page in pages) + headers == column.total_uncompressed_size
 
 
-def test_noise_in_place_of_pages_is_a_damaged_file(write: Callable[..., str]) -> None:
-    location = write({"image": [bytes(range(256))] * 9, "label": [0, 1, 2] * 3})
+def test_noise_in_place_of_pages_is_a_damaged_file(tmp_path: Path) -> None:
+    location = write(tmp_path, {"image": [bytes(range(256))] * 9, "label": [0, 1, 2] * 3})
     column = pq.ParquetFile(location).metadata.row_group(0).column(0)
     start = column.dictionary_page_offset
     whole = Path(location).read_bytes()
@@ -138,22 +135,20 @@ def test_noise_in_place_of_pages_is_a_damaged_file(write: Callable[..., str]) ->
 
 
 @pytest.mark.parametrize("column", ["label", "path", "label_name"])
-def test_text_that_is_not_utf8_is_named_by_its_column(
-    write: Callable[..., str], column: str
-) -> None:
+def test_text_that_is_not_utf8_is_named_by_its_column(tmp_path: Path, column: str) -> None:
     columns = {"image": [b"x", b"y"], "label": [0, 1]} | {column: of_text([b"\xff\xfe", b"a"])}
 
     with pytest.raises(DatasetError, match=f"column '{column}' of 'table.parquet'.*not valid"):
-        dataset_of(write(columns))
+        dataset_of(write(tmp_path, columns))
 
 
-def test_a_path_inside_a_cell_that_is_not_utf8_is_a_damaged_file(write: Callable[..., str]) -> None:
+def test_a_path_inside_a_cell_that_is_not_utf8_is_a_damaged_file(tmp_path: Path) -> None:
     images = pa.StructArray.from_arrays(
         [pa.array([b"x", b"y"]), of_text([b"\xff", b"a"])], ["bytes", "path"]
     )
 
     with pytest.raises(DatasetError, match="not valid"):
-        dataset_of(write({"image": images, "label": [0, 1]}))
+        dataset_of(write(tmp_path, {"image": images, "label": [0, 1]}))
 
 
 @pytest.mark.parametrize("column", [b"image", b"label", b"note"])
@@ -186,25 +181,25 @@ def test_a_name_of_a_column_that_is_not_utf8_is_an_unreadable_file(
 
 
 @pytest.mark.parametrize("name", ["image", "label", "label_name", "split"])
-def test_two_columns_of_one_name_are_refused_by_it(write: Callable[..., str], name: str) -> None:
+def test_two_columns_of_one_name_are_refused_by_it(tmp_path: Path, name: str) -> None:
     columns = {"image": [b"x", b"y"], "label": ["a", "b"]}
     names = [*columns, name, name]
     table = pa.table([*columns.values(), ["c", "d"], ["c", "d"]], names=names)
 
     with pytest.raises(DatasetError, match=f"two columns '{name}'"):
-        dataset_of(write(table))
+        dataset_of(write(tmp_path, table))
 
 
-def test_two_columns_that_are_not_used_may_have_one_name(write: Callable[..., str]) -> None:
+def test_two_columns_that_are_not_used_may_have_one_name(tmp_path: Path) -> None:
     table = pa.table([[b"x", b"y"], ["a", "b"], [1, 2], [1, 2]], names=["image", "label", "n", "n"])
 
-    assert dataset_of(write(table)).class_names == ("a", "b")
+    assert dataset_of(write(tmp_path, table)).class_names == ("a", "b")
 
 
-def test_the_largest_numbers_are_classes_like_others(write: Callable[..., str]) -> None:
+def test_the_largest_numbers_are_classes_like_others(tmp_path: Path) -> None:
     columns = {"image": [b"x"] * 2, "label": pa.array([2**64 - 1, 0], pa.uint64())}
 
-    dataset = dataset_of(write(columns))
+    dataset = dataset_of(write(tmp_path, columns))
 
     assert dataset.class_names == ("0", str(2**64 - 1))
     assert dataset.labels.tolist() == [1, 0]
@@ -218,10 +213,10 @@ def test_the_largest_numbers_are_classes_like_others(write: Callable[..., str]) 
     ],
 )
 def test_long_names_and_ids_are_refused(
-    write: Callable[..., str], columns: dict[str, list[str]], message: str
+    tmp_path: Path, columns: dict[str, list[str]], message: str
 ) -> None:
     with pytest.raises(DatasetError, match=message) as caught:
-        dataset_of(write({"image": [b"x", b"y"], **columns}))
+        dataset_of(write(tmp_path, {"image": [b"x", b"y"], **columns}))
 
     assert len(str(caught.value)) < 300
 

@@ -1,6 +1,5 @@
 """Flipped labels, and the number of wrong labels that follows from them."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -24,27 +23,24 @@ from tests.factories import store_of
 NAMES = ("ant", "bee", "cat", "none")
 
 
-@pytest.fixture
-def make_store(tmp_path: Path) -> Callable[..., FeatureStore]:
+def make_store(
+    tmp_path: Path, distance: float = 6, runs: int = 1, num_classes: int = 3
+) -> FeatureStore:
     """Writes features of three classes in two parts; ant and bee are near each other."""
-
-    def make(distance: float = 6, runs: int = 1, num_classes: int = 3) -> FeatureStore:
-        generator = torch.Generator().manual_seed(0)
-        labels = torch.arange(600) % num_classes
-        centres = distance * F.one_hot(labels, 4).float()
-        centres[:, 0] += distance * (labels == 1) / 2
-        rows = torch.randn(600, runs, 4, generator=generator) / 2 + centres[:, None]
-        ids = [str(row) for row in range(600)]
-        return store_of(tmp_path / "store", rows, labels, ids, 400, class_names=NAMES)
-
-    return make
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(600) % num_classes
+    centres = distance * F.one_hot(labels, 4).float()
+    centres[:, 0] += distance * (labels == 1) / 2
+    rows = torch.randn(600, runs, 4, generator=generator) / 2 + centres[:, None]
+    ids = [str(row) for row in range(600)]
+    return store_of(tmp_path / "store", rows, labels, ids, 400, class_names=NAMES)
 
 
 @pytest.mark.parametrize("runs", [1, 2])
 def test_flipped_labels_of_separate_classes_are_found_and_the_others_are_not(
-    make_store: Callable[..., FeatureStore], runs: int
+    tmp_path: Path, runs: int
 ) -> None:
-    flipped = flip_and_score(make_store(runs=runs), FitOptions(), repeats=2)
+    flipped = flip_and_score(make_store(tmp_path, runs=runs), FitOptions(), repeats=2)
 
     assert len(flipped.at_random) == len(flipped.confused) == 24
     assert (flipped.at_random > 0).all()
@@ -53,15 +49,15 @@ def test_flipped_labels_of_separate_classes_are_found_and_the_others_are_not(
 
 
 def test_flips_to_similar_classes_are_harder_to_find(
-    make_store: Callable[..., FeatureStore],
+    tmp_path: Path,
 ) -> None:
-    flipped = flip_and_score(make_store(distance=2), FitOptions(), share=0.1, repeats=4)
+    flipped = flip_and_score(make_store(tmp_path, distance=2), FitOptions(), share=0.1, repeats=4)
 
     assert np.median(flipped.confused) < np.median(flipped.at_random)
 
 
-def test_the_seed_chooses_the_flips(make_store: Callable[..., FeatureStore]) -> None:
-    store = make_store()
+def test_the_seed_chooses_the_flips(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
 
     first, again, other = (
         flip_and_score(store, FitOptions(), repeats=1, seed=seed).at_random for seed in (0, 0, 1)
@@ -72,10 +68,10 @@ def test_the_seed_chooses_the_flips(make_store: Callable[..., FeatureStore]) -> 
 
 
 def test_labels_of_a_single_class_cannot_be_flipped(
-    make_store: Callable[..., FeatureStore],
+    tmp_path: Path,
 ) -> None:
     with pytest.raises(StatisticsError, match="only between two classes"):
-        flip_and_score(make_store(num_classes=1), FitOptions())
+        flip_and_score(make_store(tmp_path, num_classes=1), FitOptions())
 
 
 def test_shares_are_counted_above_each_cut() -> None:

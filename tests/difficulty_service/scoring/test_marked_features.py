@@ -1,6 +1,6 @@
 """Features with the labels that people decided on, and what is told of marks that do not fit."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,18 +28,11 @@ LABELS = torch.tensor([0, 0, 0, 0, 1, 1, 1, 2, 2, 2])
 FEATURES = torch.from_numpy(np.random.default_rng(0).standard_normal((SAMPLES, RUNS, DIM))).float()
 FILES = [f"image {number}".encode() for number in range(SAMPLES)]
 
-MakeStore = Callable[..., FeatureStore]
 
-
-@pytest.fixture
-def make_store(tmp_path: Path) -> MakeStore:
+def make_store(tmp_path: Path, name: str = "features", **changes: object) -> FeatureStore:
     """Makes a store of ten samples, s0 to s9, in parts of four, each from an image of its own."""
-
-    def make(name: str = "features", **changes: object) -> FeatureStore:
-        usual: dict[str, object] = {"contents": FILES, "shard_size": 4}
-        return store_of(tmp_path / name, FEATURES, LABELS, **usual | changes)  # type: ignore[arg-type]
-
-    return make
+    usual: dict[str, object] = {"contents": FILES, "shard_size": 4}
+    return store_of(tmp_path / name, FEATURES, LABELS, **usual | changes)
 
 
 def apply(
@@ -78,9 +71,9 @@ def rows_of(source: FeatureSource, num_rows: int) -> list[tuple[str, int, list[f
 
 
 def test_relabelled_samples_have_their_class_and_dropped_ones_are_gone(
-    make_store: MakeStore,
+    tmp_path: Path,
 ) -> None:
-    store = make_store()
+    store = make_store(tmp_path)
 
     changed = apply(store, {"s1": DROP, "s3": TO_DOG, "s5": KEEP, "s9": DROP})
 
@@ -104,8 +97,8 @@ def test_relabelled_samples_have_their_class_and_dropped_ones_are_gone(
 
 
 @pytest.mark.parametrize("num_rows", [2, 6, 100])
-def test_every_sample_keeps_its_own_rows(make_store: MakeStore, num_rows: int) -> None:
-    store = make_store()
+def test_every_sample_keeps_its_own_rows(tmp_path: Path, num_rows: int) -> None:
+    store = make_store(tmp_path)
 
     changed = apply(store, {"s0": DROP, "s4": DROP, "s5": DROP, "s6": DROP, "s7": DROP, "s9": DROP})
 
@@ -115,8 +108,8 @@ def test_every_sample_keeps_its_own_rows(make_store: MakeStore, num_rows: int) -
     assert digests == [content_digest(FILES[row]) for row in (1, 2, 3, 8)]
 
 
-def test_features_of_any_rows_of_a_part_can_be_read(make_store: MakeStore) -> None:
-    part = apply(make_store(), {"s1": DROP}).open_part(0)
+def test_features_of_any_rows_of_a_part_can_be_read(tmp_path: Path) -> None:
+    part = apply(make_store(tmp_path), {"s1": DROP}).open_part(0)
 
     rows = part.read_features(slice(1, 4))
 
@@ -124,16 +117,18 @@ def test_features_of_any_rows_of_a_part_can_be_read(make_store: MakeStore) -> No
     assert not len(part.read_features(slice(3, 3)))
 
 
-def test_labels_alone_can_be_changed_without_a_copy_of_the_features(make_store: MakeStore) -> None:
-    store = make_store()
+def test_labels_alone_can_be_changed_without_a_copy_of_the_features(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
     changed = ChangedFeatures(store, LABELS.flip(0))
 
     assert list(labels_of(changed).values()) == list(labels_of(store).values())[::-1]
     assert rows_of(changed, 4) == rows_of(store, 4)
 
 
-def test_a_class_that_the_dataset_lacks_is_added_and_told_of(make_store: MakeStore) -> None:
-    changed = apply(make_store(), {"s1": MarkedSample("s1", Mark.RELABEL, "dogs"), "s2": TO_OWL})
+def test_a_class_that_the_dataset_lacks_is_added_and_told_of(tmp_path: Path) -> None:
+    changed = apply(
+        make_store(tmp_path), {"s1": MarkedSample("s1", Mark.RELABEL, "dogs"), "s2": TO_OWL}
+    )
 
     assert changed.class_names == changed.description.class_names == ("cat", "dog", "owl", "dogs")
     assert labels_of(changed)["s1"] == "dogs"
@@ -141,8 +136,8 @@ def test_a_class_that_the_dataset_lacks_is_added_and_told_of(make_store: MakeSto
     assert warning == "the marks give 1 sample the new class 'dogs'; did you mean 'dog'?"
 
 
-def test_other_marks_give_another_fingerprint(make_store: MakeStore) -> None:
-    store = make_store()
+def test_other_marks_give_another_fingerprint(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
 
     one, other, kept, again = (
         apply(store, {"s1": mark}).description.fingerprint for mark in (DROP, TO_DOG, KEEP, DROP)
@@ -153,9 +148,9 @@ def test_other_marks_give_another_fingerprint(make_store: MakeStore) -> None:
 
 
 def test_what_is_remembered_has_the_label_and_the_content_that_were_decided_on(
-    make_store: MakeStore,
+    tmp_path: Path,
 ) -> None:
-    remembered = apply(make_store(), {"s1": TO_DOG, "s9": KEEP}).applied.remembered
+    remembered = apply(make_store(tmp_path), {"s1": TO_DOG, "s9": KEEP}).applied.remembered
 
     assert remembered == {
         "s1": decided("s1", TO_DOG, "cat", FILES[1]),
@@ -163,9 +158,9 @@ def test_what_is_remembered_has_the_label_and_the_content_that_were_decided_on(
     }
 
 
-def test_a_mark_follows_a_moved_file(make_store: MakeStore) -> None:
-    remembered = apply(make_store(), {"s1": TO_DOG, "s9": DROP}).applied.remembered
-    moved = make_store("moved", ids=[f"new{row}" for row in range(SAMPLES)])
+def test_a_mark_follows_a_moved_file(tmp_path: Path) -> None:
+    remembered = apply(make_store(tmp_path), {"s1": TO_DOG, "s9": DROP}).applied.remembered
+    moved = make_store(tmp_path, "moved", ids=[f"new{row}" for row in range(SAMPLES)])
 
     changed = apply(moved, {}, remembered)
 
@@ -176,9 +171,9 @@ def test_a_mark_follows_a_moved_file(make_store: MakeStore) -> None:
     assert warning == "2 marks are of samples that have another id now: s1, s9"
 
 
-def test_marks_follow_files_that_swapped_their_names(make_store: MakeStore) -> None:
-    remembered = apply(make_store(), {"s0": TO_DOG, "s1": KEEP}).applied.remembered
-    swapped = make_store("swapped", contents=[FILES[1], FILES[0], *FILES[2:]])
+def test_marks_follow_files_that_swapped_their_names(tmp_path: Path) -> None:
+    remembered = apply(make_store(tmp_path), {"s0": TO_DOG, "s1": KEEP}).applied.remembered
+    swapped = make_store(tmp_path, "swapped", contents=[FILES[1], FILES[0], *FILES[2:]])
 
     changed = apply(swapped, {}, remembered)
 
@@ -186,9 +181,9 @@ def test_marks_follow_files_that_swapped_their_names(make_store: MakeStore) -> N
     assert changed.applied.verified.to_pylist()[:2] == ["keep", "relabel"]
 
 
-def test_a_mark_is_not_applied_to_another_content_and_is_remembered(make_store: MakeStore) -> None:
-    remembered = apply(make_store(), {"s0": TO_DOG, "s4": KEEP}).applied.remembered
-    changed_file = make_store("changed", contents=[b"another image", *FILES[1:]])
+def test_a_mark_is_not_applied_to_another_content_and_is_remembered(tmp_path: Path) -> None:
+    remembered = apply(make_store(tmp_path), {"s0": TO_DOG, "s4": KEEP}).applied.remembered
+    changed_file = make_store(tmp_path, "changed", contents=[b"another image", *FILES[1:]])
 
     changed = apply(changed_file, {}, remembered)
 
@@ -198,9 +193,9 @@ def test_a_mark_is_not_applied_to_another_content_and_is_remembered(make_store: 
     assert warning == "1 mark is of samples that have changed since, and are not applied: s0"
 
 
-def test_a_changed_sample_can_be_marked_again(make_store: MakeStore) -> None:
-    remembered = apply(make_store(), {"s0": TO_DOG}).applied.remembered
-    changed_file = make_store("changed", contents=[b"another image", *FILES[1:]])
+def test_a_changed_sample_can_be_marked_again(tmp_path: Path) -> None:
+    remembered = apply(make_store(tmp_path), {"s0": TO_DOG}).applied.remembered
+    changed_file = make_store(tmp_path, "changed", contents=[b"another image", *FILES[1:]])
 
     changed = apply(changed_file, {"s0": KEEP}, remembered)
 
@@ -210,37 +205,37 @@ def test_a_changed_sample_can_be_marked_again(make_store: MakeStore) -> None:
 
 
 def test_a_label_that_was_changed_in_the_dataset_is_newer_than_its_mark(
-    make_store: MakeStore,
+    tmp_path: Path,
 ) -> None:
     marks = {"s0": replace(TO_DOG, given_label="owl"), "s1": replace(KEEP, given_label="dog")}
 
-    changed = apply(make_store(), {"s9": KEEP}, marks)
+    changed = apply(make_store(tmp_path), {"s9": KEEP}, marks)
 
     assert labels_of(changed)["s0"] == labels_of(changed)["s1"] == "cat"
     (warning,) = changed.warnings
     assert "2 marks are of samples that have another label since" in warning
 
 
-def test_a_relabelled_sample_may_have_its_new_label_in_the_dataset(make_store: MakeStore) -> None:
-    changed = apply(make_store(), {}, {"s4": replace(TO_DOG, given_label="cat")})
+def test_a_relabelled_sample_may_have_its_new_label_in_the_dataset(tmp_path: Path) -> None:
+    changed = apply(make_store(tmp_path), {}, {"s4": replace(TO_DOG, given_label="cat")})
 
     assert changed.applied.verified.to_pylist()[4] == "relabel"
     assert changed.applied.given[4] == 0
     assert changed.warnings == ()
 
 
-def test_dropping_one_of_two_copies_says_nothing_about_the_other(make_store: MakeStore) -> None:
+def test_dropping_one_of_two_copies_says_nothing_about_the_other(tmp_path: Path) -> None:
     copies = [FILES[0], FILES[0], *FILES[2:]]
-    remembered = apply(make_store(contents=copies), {"s0": DROP}).applied.remembered
+    remembered = apply(make_store(tmp_path, contents=copies), {"s0": DROP}).applied.remembered
     renamed = make_store(
-        "renamed", contents=copies, ids=["a", *[f"s{row}" for row in range(1, 10)]]
+        tmp_path, "renamed", contents=copies, ids=["a", *[f"s{row}" for row in range(1, 10)]]
     )
 
     assert {"a", "s1"} <= {*labels_of(apply(renamed, {}, remembered))}
 
 
-def test_a_dropped_sample_that_is_gone_is_nothing_to_tell(make_store: MakeStore) -> None:
-    changed = apply(make_store(), {"s1": KEEP, "gone": DROP, "lost": KEEP})
+def test_a_dropped_sample_that_is_gone_is_nothing_to_tell(tmp_path: Path) -> None:
+    changed = apply(make_store(tmp_path), {"s1": KEEP, "gone": DROP, "lost": KEEP})
 
     (warning,) = changed.warnings
     assert warning == "1 mark is not in the dataset: lost"
@@ -256,9 +251,9 @@ def test_a_dropped_sample_that_is_gone_is_nothing_to_tell(make_store: MakeStore)
     ],
 )
 def test_a_later_mark_is_about_the_sample_as_the_earlier_one_left_it(
-    make_store: MakeStore, later: MarkedSample, mark: str, label: str
+    tmp_path: Path, later: MarkedSample, mark: str, label: str
 ) -> None:
-    store = make_store()
+    store = make_store(tmp_path)
     earlier = apply(store, {"s1": TO_DOG}).applied.remembered
 
     changed = apply(store, {"s1": later}, earlier)
@@ -269,8 +264,8 @@ def test_a_later_mark_is_about_the_sample_as_the_earlier_one_left_it(
     assert changed.applied.remembered["s1"].given_label == "cat"
 
 
-def test_a_mark_has_the_number_of_its_round(make_store: MakeStore) -> None:
-    store = make_store()
+def test_a_mark_has_the_number_of_its_round(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
     first = apply(store, {"s1": TO_DOG, "s2": KEEP}).applied.remembered
 
     second = apply(store, {"s1": TO_DOG, "s3": DROP}, first).applied.remembered
@@ -279,9 +274,9 @@ def test_a_mark_has_the_number_of_its_round(make_store: MakeStore) -> None:
     assert rounds == {"s1": 1, "s2": 1, "s3": 2}
 
 
-def test_a_random_choice_is_of_what_nobody_had_looked_at(make_store: MakeStore) -> None:
+def test_a_random_choice_is_of_what_nobody_had_looked_at(tmp_path: Path) -> None:
     at_random = {"order": "random"}
-    store = make_store()
+    store = make_store(tmp_path)
     first = apply(store, {"s0": KEEP, "s1": DROP}).applied
     second = apply(
         store,
@@ -302,22 +297,22 @@ def test_a_random_choice_is_of_what_nobody_had_looked_at(make_store: MakeStore) 
 
 
 def test_marks_of_another_dataset_are_refused_and_remembered_ones_are_not(
-    make_store: MakeStore,
+    tmp_path: Path,
 ) -> None:
-    store = make_store()
+    store = make_store(tmp_path)
 
     with pytest.raises(CleaningError, match="none of 1 marked sample is in the dataset as it was"):
         apply(store, {"gone": DROP})
     assert labels_of(apply(store, {}, {"gone": TO_DOG})) == labels_of(store)
 
 
-def test_dropping_everything_is_refused(make_store: MakeStore) -> None:
+def test_dropping_everything_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CleaningError, match="the marks drop every sample"):
-        apply(make_store(), {f"s{row}": DROP for row in range(SAMPLES)})
+        apply(make_store(tmp_path), {f"s{row}": DROP for row in range(SAMPLES)})
 
 
-def test_features_without_known_contents_are_found_by_their_ids(make_store: MakeStore) -> None:
-    changed = apply(make_store(contents=None), {"s1": replace(TO_DOG, content="78" * 32)})
+def test_features_without_known_contents_are_found_by_their_ids(tmp_path: Path) -> None:
+    changed = apply(make_store(tmp_path, contents=None), {"s1": replace(TO_DOG, content="78" * 32)})
 
     assert labels_of(changed)["s1"] == "dog"
 
@@ -379,10 +374,10 @@ def test_a_box_that_is_misplaced_has_a_right_label_and_is_fitted_like_any_other(
     }
 
 
-def test_samples_that_are_no_boxes_cannot_be_misplaced(make_store: MakeStore) -> None:
+def test_samples_that_are_no_boxes_cannot_be_misplaced(tmp_path: Path) -> None:
     with pytest.raises(
         CleaningError, match="2 samples are marked misplaced, which only boxes"
     ) as error:
-        apply(make_store(), dict.fromkeys(("s1", "s2"), MarkedSample("", Mark.MISPLACED)))
+        apply(make_store(tmp_path), dict.fromkeys(("s1", "s2"), MarkedSample("", Mark.MISPLACED)))
 
     assert "mark them keep, relabel, drop; if they are boxes, score" in str(error.value)
