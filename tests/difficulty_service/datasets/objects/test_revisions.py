@@ -25,10 +25,8 @@ from tests.boxed_images import (
 from tests.dataset_files import dataset_of
 
 
-def _revise(
-    location: Path, changes: Mapping[str, str | None], split: str | None = None
-) -> Revision:
-    dataset = dataset_of(location, split=split)
+def _revise(location: Path, changes: Mapping[str, str | None]) -> Revision:
+    dataset = dataset_of(location)
     assert dataset.revise is not None
     return dataset.revise(changes)
 
