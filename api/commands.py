@@ -48,7 +48,7 @@ def serve(
 
     def show(address: str) -> None:
         if are_for_people(settings, sys.stderr):
-            err.print(f"Open {address} in a browser; Ctrl-C ends it.", markup=False)
+            err.print(f"Open {address} in a browser; Ctrl-C ends it.")
 
     settings = read_settings(host=host, port=port, device=device)
     require_usable(settings)
@@ -115,7 +115,7 @@ def explore_scores(  # noqa: PLR0913 - one parameter for each option
     from difficulty_service.cli.console import err, out, print_warnings
 
     # At once, because importing what follows and reading the file take seconds on a slow machine.
-    err.print(f"Opening {scores}", markup=False)
+    err.print(f"Opening {scores}")
 
     from api.explore import ExploreOptions, explore
     from difficulty_service.cli.demo import has_desktop
@@ -123,7 +123,7 @@ def explore_scores(  # noqa: PLR0913 - one parameter for each option
     from difficulty_service.scores.file import read_scores
 
     def show(address: str) -> None:
-        out.print(f"Open {address} in a browser; Ctrl-C ends it.", markup=False)
+        out.print(f"Open {address} in a browser; Ctrl-C ends it.")
         tags = read_scores(scores, ["label"]).provenance.tags
         print_steps([clean_step(scores, tags=tags)])
         if browser and has_desktop():

@@ -138,7 +138,7 @@ def rotate(key_id: KeyId, /, *, overlap: str = "1d") -> None:
         key, secret = rotate_key(engine, key_id, seconds) or _unknown(key_id)
         _say(key)
         until = "has ended" if not seconds else f"is valid until {moment(key.replaced_until)}"
-        err.print(f"Its secret before {until}.", markup=False)
+        err.print(f"Its secret before {until}.")
         _print_secret(secret)
         return key
 
@@ -157,7 +157,7 @@ def revoke(key_id: KeyId, /) -> None:
 
     def act(engine: "Engine") -> "Key":
         key = revoke_key(engine, key_id) or _unknown(key_id)
-        out.print(f"key {key.id} ({key.name}) is revoked", markup=False)
+        out.print(f"key {key.id} ({key.name}) is revoked")
         return key
 
     _with_database("revoke", read_settings(), act)
@@ -199,7 +199,6 @@ def _announce_new_database(command: str, settings: "Settings") -> None:
     err.print(
         f"A new database is made in {folder}. A service with another folder does not know its "
         "keys: set DIFFICULTY_DATA_DIR to that folder.",
-        markup=False,
     )
     if sys.stdin.isatty() and err.is_terminal and err.input("Make it? [Y/n] ").strip() not in YES:
         raise ConfigError("no key is made", "set DIFFICULTY_DATA_DIR to the service's folder")
@@ -295,7 +294,6 @@ def _say(key: "Key") -> None:
     err.print(
         f"key {key.id} ({key.name}): {', '.join(sorted(key.scopes))}; roots: {_roots(key)}; "
         f"expires: {NEVER if end is None else moment(end)}",
-        markup=False,
     )
 
 
@@ -303,7 +301,7 @@ def _print_secret(secret: str) -> None:
     from difficulty_service.cli.console import err, out
 
     err.print("Save the secret now; it cannot be shown again:")
-    out.print(secret, markup=False)
+    out.print(secret)
 
 
 def _unknown(key_id: str) -> NoReturn:

@@ -28,7 +28,7 @@ from trainer.weights.formula import WeightsDistribution
 
 def print_markdown(text: str) -> None:
     """Prints tables to be read: laid out on a terminal, and as they are for a file or a pipe."""
-    out.print(Markdown(text) if out.is_terminal else text, markup=False)
+    out.print(Markdown(text) if out.is_terminal else text)
 
 
 def train_seed(
@@ -42,21 +42,21 @@ def train_seed(
     was_finished = resume and (seed_folder(folder, seed) / METRICS).exists()
     if is_main:
         first = f"{recipe.name}, seed {seed}, in {seed_folder(folder, seed)}"
-        out.print(_after(label, first), markup=False)
+        out.print(_after(label, first))
         print_warnings(describe_own(recipe.model.name, recipe.loss.name))
     num_processes = int(os.environ.get("WORLD_SIZE", "1"))
     with watch_run(recipe.training.epochs, num_processes, label, is_main=is_main) as callbacks:
         finished = run_seed(RunRequest(recipe, seed, folder, device, resume), callbacks)
     if is_main and was_finished:
         already = f"it has finished its {recipe.training.epochs} epochs already"
-        out.print(_after(label, already), markup=False)
+        out.print(_after(label, already))
     if is_main and finished and recipe.training.final == "best":
         final = read_json(seed_folder(folder, seed) / FINAL)
         best = f"epoch {final['epoch']} of {final['epochs']} is final"
-        out.print(_after(label, f"{best}, the best by validation {final['best_by']}"), markup=False)
+        out.print(_after(label, f"{best}, the best by validation {final['best_by']}"))
     if is_main and not finished:
         stopped = "stopped and saved; resume with the same command and --resume"
-        err.print(_after(label, stopped), markup=False)
+        err.print(_after(label, stopped))
     return finished
 
 
@@ -82,7 +82,7 @@ def watch_run(
     )
 
     def show(line: str) -> None:
-        out.print(_after(label, line), markup=False)
+        out.print(_after(label, line))
 
     with stop_on_signals() as received_signal, bar:
         task = bar.add_task("training", total=None, epoch=f"1/{epochs}")

@@ -78,7 +78,7 @@ def show_comparison(
         return
     page = write_comparison(comparison, out, intervals, metrics)
     if page is None:
-        console.print(f"written to {out}", markup=False)
+        console.print(f"written to {out}")
     else:
-        console.print(f"tables and diagrams written next to {out}", markup=False)
-        console.print(f"all in one page: {page}; open it in a browser", markup=False)
+        console.print(f"tables and diagrams written next to {out}")
+        console.print(f"all in one page: {page}; open it in a browser")

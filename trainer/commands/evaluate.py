@@ -113,4 +113,4 @@ def evaluate(
     for table in tables:
         print_markdown(table)
     if write_scores is not None:
-        out.print(f"the loss and the doubt of every sample are in {write_scores}", markup=False)
+        out.print(f"the loss and the doubt of every sample are in {write_scores}")

@@ -55,7 +55,7 @@ def figures(
     sources = replace(read_sources(inputs, score_column or "rmd"), num_bins=bins, num_images=images)
     written = write_figures(sources, out, picture_format)
     for each in written.figures:
-        console.print(f"{each.name}.{picture_format}: {each.caption}", markup=False)
+        console.print(f"{each.name}.{picture_format}: {each.caption}")
     for line in lines_of(written.left_out):
-        console.print(f"left out of {line}", markup=False)
-    console.print(f"all figures with their numbers: {written.index}", markup=False)
+        console.print(f"left out of {line}")
+    console.print(f"all figures with their numbers: {written.index}")

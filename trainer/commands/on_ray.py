@@ -142,7 +142,7 @@ class RunningOnRay:
     def _take(self, answer: Answer) -> None:
         for console, lines in ((out, answer.output), (err, answer.errors)):
             if lines:
-                console.print(lines, end="", markup=False, highlight=False, soft_wrap=True)
+                console.print(lines, end="")
         self._is_placed = True
         if answer.code is None:
             self.asked = self._actor.poll.remote()
@@ -157,7 +157,7 @@ class RunningOnRay:
         if self._attempts == ATTEMPTS:
             self._end(print_error(self._seed, lost))
             return
-        err.print(f"{self._seed.label}: {lost}; another one goes on", markup=False)
+        err.print(f"{self._seed.label}: {lost}; another one goes on")
         self._begin(replace(self._seed, resume=True))
 
     def _end(self, code: int) -> None:

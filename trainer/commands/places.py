@@ -66,5 +66,5 @@ def train_one(seed: SeedToTrain, device: str) -> None:
 
 def print_error(seed: SeedToTrain, error: DifficultyError) -> int:
     """Prints the error of a seed; the exit code that says so."""
-    err.print(f"error: {seed.label}: {' '.join(str(error).split())}", markup=False)
+    err.print(f"error: {seed.label}: {' '.join(str(error).split())}")
     return 1

@@ -85,7 +85,7 @@ def _list_runs(runs: Sequence["SweptRun"]) -> None:
         seeds = len(run.recipe.training.seeds)
         started = f", {run.num_finished} finished" if run.num_started else ""
         noun = "seed" if seeds == 1 else "seeds"
-        out.print(f"{run.label}: {seeds} {noun}{started}, in {run.folder}", markup=False)
+        out.print(f"{run.label}: {seeds} {noun}{started}, in {run.folder}")
 
 
 def _train(runs: Sequence["SweptRun"], device: str) -> int:
@@ -110,7 +110,7 @@ def _train(runs: Sequence["SweptRun"], device: str) -> int:
             except TrainingError as error:
                 # One set of values may diverge; the others are worth training.
                 failed += 1
-                err.print(f"error: {run.label}: {' '.join(str(error).split())}", markup=False)
+                err.print(f"error: {run.label}: {' '.join(str(error).split())}")
     return failed
 
 
@@ -138,6 +138,5 @@ def _stopped(runs: Sequence["SweptRun"]) -> SystemExit:
     err.print(
         f"{sum(done)} of {len(runs)} runs of the sweep are finished; go on with the same command "
         "and --resume",
-        markup=False,
     )
     return SystemExit(STOPPED)

@@ -137,7 +137,7 @@ def _write_dynamics(path: Path, folder: Path, seeds: Sequence[int]) -> None:
 
     if os.environ.get("RANK", "0") == "0":
         write_dynamics_scores(path, folder, seeds)
-        out.print(f"how each training sample was learned is in {path}", markup=False)
+        out.print(f"how each training sample was learned is in {path}")
 
 
 def print_result(folder: Path, seeds: Sequence[int]) -> None:
@@ -147,10 +147,9 @@ def print_result(folder: Path, seeds: Sequence[int]) -> None:
     from trainer.reports.evaluation import describe_result
 
     if os.environ.get("RANK", "0") == "0":
-        out.print(describe_result(folder, seeds), markup=False)
+        out.print(describe_result(folder, seeds))
         out.print(
             f"{count_of(len(seeds), 'model')} in {folder}; next: difficulty evaluate {folder}",
-            markup=False,
         )
 
 
@@ -184,4 +183,4 @@ def print_recipes() -> None:
         for name, file in shipped_recipes().items()
     ]
     print_table(("recipe", "what it trains"), with_titles)
-    out.print("\ntrain one: difficulty train RECIPE --set KEY=VALUE", markup=False)
+    out.print("\ntrain one: difficulty train RECIPE --set KEY=VALUE")

@@ -99,11 +99,11 @@ def _report(applied: "Application", out: Path) -> None:
     from difficulty_service.cli.console import out as console
     from difficulty_service.cli.console import print_warnings
 
-    console.print(f"{applied.num_samples:,} uncertainties are in {out}", markup=False)
+    console.print(f"{applied.num_samples:,} uncertainties are in {out}")
     print_warnings(applied.warnings)
     found = applied.retrieval
     if found is None:
         return
-    console.print(f"nearest neighbours of the same class: {found.recall_at_1:.1%}", markup=False)
+    console.print(f"nearest neighbours of the same class: {found.recall_at_1:.1%}")
     if found.r_auroc is not None:
-        console.print(f"R-AUROC: {found.r_auroc:.3f} (0.5 is chance, 1 is best)", markup=False)
+        console.print(f"R-AUROC: {found.r_auroc:.3f} (0.5 is chance, 1 is best)")
