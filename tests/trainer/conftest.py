@@ -1,7 +1,6 @@
 """Small runs: folders of features and of images, recipes for them, and recording callbacks."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,7 @@ from difficulty_service.scores.provenance import Provenance
 from tests.tiff_files import tiff
 from trainer.config import Recipe
 from trainer.recipes.file import recipe_from_dict
-from trainer.runs.train import RunCallbacks, RunRequest, run_seed
 from trainer.training.accelerator import make_accelerator
-from trainer.training.state import TrainingProgress
-from trainer.weights.formula import WeightsDistribution
 
 MakeRecipe = Callable[..., Recipe]
 
@@ -32,33 +28,6 @@ CLASSES = ("bird", "cat", "dog")
 def nothing_kept_from_other_tests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Has runs keep what they find out of datasets in a folder of the test."""
     monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "assets"))
-
-
-@dataclass
-class RunRecorder:
-    """Callbacks that record their calls, and stop the run after some steps."""
-
-    stop_after: int | None = None
-    started_at: tuple[int, int] | None = None
-    steps: list[int] = field(default_factory=list)
-    epochs: list[dict[str, Any]] = field(default_factory=list)
-
-    def callbacks(self) -> RunCallbacks:
-        return RunCallbacks(self.start, self.steps.append, self.epochs.append, self.stop)
-
-    def start(
-        self, _samples: int, progress: TrainingProgress, _weights: WeightsDistribution | None
-    ) -> None:
-        self.started_at = (progress.epoch, progress.step)
-
-    def stop(self) -> bool:
-        return self.stop_after is not None and len(self.steps) >= self.stop_after
-
-
-@pytest.fixture
-def make_recorder() -> Callable[..., RunRecorder]:
-    """Makes callbacks that record a run."""
-    return RunRecorder
 
 
 @pytest.fixture
@@ -149,19 +118,6 @@ def forgetful_probe(probe_recipe: MakeRecipe, test_features: str) -> Recipe:
         optimiser={"name": "adamw", "learning_rate": 0.01},
         training={"batch_size": 24, "ema_decay": 0.8},
     )
-
-
-@pytest.fixture
-def run() -> Callable[..., bool]:
-    """Runs a seed of a recipe on the CPU; returns whether it is finished."""
-
-    def call(
-        recipe: Recipe, folder: Path, *recorders: RunRecorder, resume: bool = False, seed: int = 0
-    ) -> bool:
-        (recorder,) = recorders or (RunRecorder(),)
-        return run_seed(RunRequest(recipe, seed, folder, "cpu", resume), recorder.callbacks())
-
-    return call
 
 
 def changed(values: dict[str, Any], tables: Mapping[str, Mapping[str, Any]]) -> Recipe:

@@ -5,27 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.small_runs import finish
 from trainer.config import Recipe
-from trainer.runs.train import RunCallbacks, RunRequest, run_seed
-
-
-@pytest.fixture(scope="session")
-def finish() -> Callable[..., Path]:
-    """Runs seed 0 of a recipe; returns the folder of its files."""
-
-    def run(recipe: Recipe, folder: Path, *, stop: bool = False) -> Path:
-        callbacks = RunCallbacks(should_stop=lambda: stop)
-        finished = run_seed(RunRequest(recipe, 0, folder, "cpu"), callbacks)
-        assert finished is not stop
-        return folder / "seed-0"
-
-    return run
 
 
 @pytest.fixture(scope="module")
 def probe(
     probe_recipe: Callable[..., Recipe],
-    finish: Callable[..., Path],
     test_features: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:

@@ -19,13 +19,13 @@ from difficulty_service.base.errors import BackboneError
 from difficulty_service.features.array_files import open_features
 from difficulty_service.images.preparation import normalise
 from tests.factories import write_image_folder
+from tests.small_runs import finish
 from trainer.config import Recipe
 from trainer.recipes.file import recipe_from_dict
 from trainer.run_folder import read_json, seed_folders, write_json
 from trainer.runs.evaluate import load_model
 
 MakeRecipe = Callable[..., Recipe]
-Finish = Callable[..., Path]
 SIZE = 8
 SMALL = {"name": "small_resnet", "widths": [4, 8], "blocks": [1, 1]}
 PIXELS = torch.randint(
@@ -73,7 +73,7 @@ def features_of(name: str, **options: object) -> Tensor:
 
 
 @pytest.fixture(scope="module")
-def trained(images: str, finish: Finish, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(images: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run of one seed."""
     return finish(plain_recipe(images, SMALL), tmp_path_factory.mktemp("run")).parent
 
@@ -95,11 +95,7 @@ def own_code(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["small_resnet", "wide_resnet", "timm", "own"],
 )
 def test_the_classifier_of_a_run_makes_its_logits_of_the_features(
-    images: str,
-    finish: Finish,
-    tmp_path: Path,
-    model: dict[str, object],
-    classifier: str,
+    images: str, tmp_path: Path, model: dict[str, object], classifier: str
 ) -> None:
     sized = {"image_size": 160} if model["name"] == "timm:test_vit" else {}
     seed = finish(plain_recipe(images, model, **sized), tmp_path)
@@ -116,9 +112,7 @@ def test_the_classifier_of_a_run_makes_its_logits_of_the_features(
     torch.testing.assert_close(features @ weight.T + bias, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_the_weights_of_a_run_load_in_the_backbone_of_timm(
-    images: str, finish: Finish, tmp_path: Path
-) -> None:
+def test_the_weights_of_a_run_load_in_the_backbone_of_timm(images: str, tmp_path: Path) -> None:
     seed = finish(plain_recipe(images, {"name": "timm:test_vit"}, image_size=160), tmp_path)
     weights = str(seed / "model.safetensors")
     pixels = nn.functional.interpolate(PIXELS, 160)
@@ -202,7 +196,7 @@ def test_a_run_of_several_seeds_needs_one_of_them_to_be_named(
     ],
 )
 def test_runs_on_anything_but_images_are_refused(
-    finish: Finish, locations: dict[str, str], tmp_path: Path, kind: str, location: str, model: str
+    locations: dict[str, str], tmp_path: Path, kind: str, location: str, model: str
 ) -> None:
     phrases = {"phrases": False} if kind == "trees" else {}
     recipe = plain_recipe(locations[location], {"name": model}, kind=kind, **phrases)
@@ -212,9 +206,7 @@ def test_runs_on_anything_but_images_are_refused(
         load_backbone(f"run:{seed}", BackboneOptions())
 
 
-def test_an_unfinished_run_is_refused(
-    image_recipe: MakeRecipe, finish: Finish, tmp_path: Path
-) -> None:
+def test_an_unfinished_run_is_refused(image_recipe: MakeRecipe, tmp_path: Path) -> None:
     finish(image_recipe(), tmp_path, stop=True)
 
     with pytest.raises(BackboneError, match=r"seed-0 is not finished; go on with .*--resume"):
@@ -250,9 +242,7 @@ def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
         load_backbone(f"run:{tmp_path}", BackboneOptions())
 
 
-def test_a_network_for_images_that_are_not_square_is_refused(
-    finish: Finish, tmp_path: Path
-) -> None:
+def test_a_network_for_images_that_are_not_square_is_refused(tmp_path: Path) -> None:
     images = write_image_folder(tmp_path / "images", each=6, size=(8, 12))
     seed = finish(plain_recipe(str(images), SMALL), tmp_path / "run")
 
@@ -261,7 +251,7 @@ def test_a_network_for_images_that_are_not_square_is_refused(
 
 
 def test_a_network_whose_logits_are_not_those_of_a_linear_layer_is_refused(
-    images: str, finish: Finish, tmp_path: Path
+    images: str, tmp_path: Path
 ) -> None:
     seed = finish(plain_recipe(images, {"name": "test_backbone:Conv", "divisor": 2.0}), tmp_path)
 

@@ -12,14 +12,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from difficulty_service.base.checksums import load_checked
+from tests.small_runs import RunRecorder, run
 from trainer.config import Recipe
 from trainer.data import open_splits
 from trainer.evaluation.prediction_file import read_predictions
 from trainer.models import build_model
 
 MakeRecipe = Callable[..., Recipe]
-MakeRecorder = Callable[..., Any]
-Run = Callable[..., bool]
 
 FILES = ("model.safetensors", "model-last.safetensors", "final.json", "metrics.json")
 EPOCHS = 4
@@ -46,7 +45,7 @@ def history_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_the_model_of_the_best_epoch_is_evaluated_and_the_last_is_kept_beside_it(
-    best_recipe: Recipe, run: Run, tmp_path: Path
+    best_recipe: Recipe, tmp_path: Path
 ) -> None:
     run(best_recipe, tmp_path)
 
@@ -68,9 +67,7 @@ def test_the_model_of_the_best_epoch_is_evaluated_and_the_last_is_kept_beside_it
     assert all(torch.equal(value, last[name]) for name, value in best.items()) is is_last
 
 
-def test_the_saved_model_makes_the_saved_predictions(
-    best_recipe: Recipe, run: Run, tmp_path: Path
-) -> None:
+def test_the_saved_model_makes_the_saved_predictions(best_recipe: Recipe, tmp_path: Path) -> None:
     run(best_recipe, tmp_path)
     splits = open_splits(best_recipe.data, 0, torch.device("cpu"))
     assert splits.validation is not None
@@ -89,13 +86,13 @@ def test_the_saved_model_makes_the_saved_predictions(
 @pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_run_stopped_after_every_step_ends_with_the_same_bytes(
-    best_recipe: Recipe, every: int, run: Run, make_recorder: MakeRecorder, tmp_path: Path
+    best_recipe: Recipe, every: int, tmp_path: Path
 ) -> None:
     run(best_recipe, tmp_path / "whole")
     starts = 1
 
     while not run(
-        best_recipe, tmp_path / "stopped", make_recorder(stop_after=every), resume=starts > 1
+        best_recipe, tmp_path / "stopped", RunRecorder(stop_after=every), resume=starts > 1
     ):
         starts += 1
 
@@ -106,7 +103,7 @@ def test_a_run_stopped_after_every_step_ends_with_the_same_bytes(
 
 
 def test_a_run_killed_before_its_metrics_were_written_ends_the_same(
-    best_recipe: Recipe, run: Run, tmp_path: Path
+    best_recipe: Recipe, tmp_path: Path
 ) -> None:
     run(best_recipe, tmp_path)
     folder = tmp_path / "seed-0"
@@ -119,9 +116,7 @@ def test_a_run_killed_before_its_metrics_were_written_ends_the_same(
     assert {name: (folder / name).read_bytes() for name in FILES} == before
 
 
-def test_the_last_epoch_is_final_by_default(
-    probe_recipe: MakeRecipe, run: Run, tmp_path: Path
-) -> None:
+def test_the_last_epoch_is_final_by_default(probe_recipe: MakeRecipe, tmp_path: Path) -> None:
     run(probe_recipe(), tmp_path)
 
     folder = tmp_path / "seed-0"
@@ -133,12 +128,10 @@ def test_the_last_epoch_is_final_by_default(
     assert not (folder / "model-last.safetensors").exists()
 
 
-def test_adafocal_writes_its_bins_of_every_epoch(
-    probe_recipe: MakeRecipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
-) -> None:
+def test_adafocal_writes_its_bins_of_every_epoch(probe_recipe: MakeRecipe, tmp_path: Path) -> None:
     recipe = probe_recipe(loss={"name": "adafocal", "num_bins": 4}, training={"epochs": 2})
     run(recipe, tmp_path / "whole")
-    run(recipe, tmp_path / "stopped", make_recorder(stop_after=6))
+    run(recipe, tmp_path / "stopped", RunRecorder(stop_after=6))
     run(recipe, tmp_path / "stopped", resume=True)
 
     file = tmp_path / "whole" / "seed-0" / "adafocal.csv"

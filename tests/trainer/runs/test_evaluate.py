@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from difficulty_service.base.checksums import load_checked
 from difficulty_service.base.errors import ConfigError, DatasetError, TrainingError
 from tests.factories import store_of
+from tests.small_runs import finish
 from trainer.config import Recipe
 from trainer.data import open_splits
 from trainer.evaluation.prediction_file import read_predictions
@@ -34,7 +35,6 @@ from trainer.runs.evaluate import (
 )
 
 MakeRecipe = Callable[..., Recipe]
-Finish = Callable[..., Path]
 
 CLASSES = ("bird", "cat", "dog")
 FEW = Resampling(num_resamples=20)
@@ -200,7 +200,7 @@ def test_features_cannot_be_corrupted(probe: Path) -> None:
 
 
 def test_a_run_without_test_data_is_evaluated_on_its_validation_samples(
-    probe_recipe: MakeRecipe, tmp_path: Path, finish: Finish
+    probe_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     folder = finish(probe_recipe(), tmp_path)
 
@@ -212,7 +212,7 @@ def test_a_run_without_test_data_is_evaluated_on_its_validation_samples(
 
 
 def test_a_run_without_any_predictions_asks_for_data(
-    probe_recipe: MakeRecipe, test_features: str, tmp_path: Path, finish: Finish
+    probe_recipe: MakeRecipe, test_features: str, tmp_path: Path
 ) -> None:
     folder = finish(probe_recipe(data={"validation": 0.0}), tmp_path)
 
@@ -224,7 +224,7 @@ def test_a_run_without_any_predictions_asks_for_data(
 
 
 def test_ood_detection_needs_test_data(
-    probe_recipe: MakeRecipe, test_features: str, tmp_path: Path, finish: Finish
+    probe_recipe: MakeRecipe, test_features: str, tmp_path: Path
 ) -> None:
     folder = finish(probe_recipe(), tmp_path)
 

@@ -15,6 +15,7 @@ from PIL import Image
 from difficulty_service.base.checksums import load_checked
 from difficulty_service.base.errors import ConfigError, DatasetError
 from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES
+from tests.small_runs import finish
 from trainer.config import Recipe
 from trainer.evaluation.prediction_file import read_predictions
 from trainer.evaluation.record import STAGES
@@ -29,7 +30,6 @@ from trainer.runs.evaluate import (
 )
 
 MakeRecipe = Callable[..., Recipe]
-Finish = Callable[..., Path]
 
 CLASSES = ("bird", "cat", "dog")
 FEW = Resampling(num_resamples=20)
@@ -79,9 +79,7 @@ def image_tables(
 
 
 @pytest.fixture(scope="module")
-def residual(
-    image_tables: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFactory, finish: Finish
-) -> Path:
+def residual(image_tables: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a seed of a tiny residual network with twenty-four test images."""
     return finish(image_tables(), tmp_path_factory.mktemp("residual"))
 
@@ -271,9 +269,7 @@ def test_corruption_is_deterministic(
 
 @pytest.mark.slow
 def test_the_label_column_of_a_training_table_does_not_apply_to_a_folder_of_test_images(
-    image_tables: Callable[..., Recipe],
-    tmp_path: Path,
-    finish: Finish,
+    image_tables: Callable[..., Recipe], tmp_path: Path
 ) -> None:
     generator = np.random.default_rng(0)
     labels = [number % 3 for number in range(30)]

@@ -1,6 +1,6 @@
 """Evaluation of networks of texts and trees: their vocabulary, and OOD texts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from difficulty_service.base.checksums import load_checked
+from tests.small_runs import finish
 from trainer.evaluation.prediction_file import read_predictions
 from trainer.metrics.bootstrap import Resampling
 from trainer.recipes.file import recipe_from_dict
@@ -19,8 +20,6 @@ from trainer.runs.evaluate import (
     load_model,
     measure_features,
 )
-
-Finish = Callable[..., Path]
 
 FEW = Resampling(num_resamples=20)
 
@@ -47,7 +46,7 @@ def write_table(path: Path, rows: Sequence[tuple[str, str]]) -> None:
 
 
 @pytest.fixture(scope="module")
-def text_run(texts: Path, finish: Finish) -> Path:
+def text_run(texts: Path) -> Path:
     """The folder of a seed of a text network whose file of word vectors was deleted."""
     vectors = texts / "vectors.txt"
     vectors.write_text("cat 1 0 0 0\nrain 0 1 0 0\n")
@@ -125,7 +124,7 @@ def test_a_network_of_texts_has_mahalanobis_distances(text_run: Path, texts: Pat
 
 @pytest.mark.slow
 def test_a_network_of_trees_learns_from_phrases_and_is_evaluated_on_sentences(
-    finish: Finish, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     rows = [
         ("(1 (1 good) (0 film))", 1),

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from difficulty_service.base.errors import TrainingError
+from tests.small_runs import finish
 from trainer.config import Recipe
 from trainer.runs.evaluate import load_model
 
 MakeRecipe = Callable[..., Recipe]
-Finish = Callable[..., Path]
 
 
 def test_the_model_of_an_unfinished_run_is_refused_with_the_remedy(
-    probe_recipe: MakeRecipe, tmp_path: Path, finish: Finish
+    probe_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     folder = finish(probe_recipe(), tmp_path, stop=True)
 
@@ -40,7 +40,7 @@ def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_file_of_a_run_is_named(
-    probe_recipe: MakeRecipe, tmp_path: Path, name: str, content: bytes | None, finish: Finish
+    probe_recipe: MakeRecipe, tmp_path: Path, name: str, content: bytes | None
 ) -> None:
     folder = finish(probe_recipe(training={"epochs": 1}), tmp_path)
     path = folder / name
@@ -51,7 +51,7 @@ def test_a_damaged_file_of_a_run_is_named(
 
 
 def test_parameters_of_another_network_are_refused(
-    probe_recipe: MakeRecipe, tmp_path: Path, finish: Finish
+    probe_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     one = finish(probe_recipe(training={"epochs": 1}), tmp_path / "one")
     deep = probe_recipe(training={"epochs": 1}, model={"hidden": [4]})

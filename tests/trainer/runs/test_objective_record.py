@@ -17,12 +17,12 @@ from difficulty_service.base.tables import open_parquet
 from difficulty_service.scores import file as scores_file
 from difficulty_service.scores.file import read_score_schema
 from tests.factories import write_score_file
+from tests.small_runs import RunRecorder, run
 from trainer.config import Recipe, ScoreWeights
 from trainer.data import open_splits
 from trainer.runs.evaluate import load_model
 
 MakeRecipe = Callable[..., Recipe]
-Run = Callable[..., bool]
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def record_of(folder: Path) -> dict[str, Any]:
 
 
 def test_a_plain_run_records_its_loss_with_every_constant(
-    probe_recipe: MakeRecipe, run: Run, tmp_path: Path
+    probe_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     run(probe_recipe(loss={"name": "adafocal", "rate": 2.0}), tmp_path)
 
@@ -60,7 +60,7 @@ def test_a_plain_run_records_its_loss_with_every_constant(
 
 
 def test_a_run_weighed_by_scores_differs_from_one_without_by_name(
-    probe_recipe: MakeRecipe, save_scores: Callable[..., Path], run: Run, tmp_path: Path
+    probe_recipe: MakeRecipe, save_scores: Callable[..., Path], tmp_path: Path
 ) -> None:
     scores = save_scores(backbone="builtin", fingerprint="f00d", reliable=True)
     by_scores = {"alpha": 0.3, "weights": "scores", "scores": str(scores)}
@@ -92,7 +92,7 @@ def test_a_run_weighed_by_scores_differs_from_one_without_by_name(
 
 
 def test_unreliable_scores_are_refused_unless_they_are_allowed_by_name(
-    probe_recipe: MakeRecipe, save_scores: Callable[..., Path], run: Run, tmp_path: Path
+    probe_recipe: MakeRecipe, save_scores: Callable[..., Path], tmp_path: Path
 ) -> None:
     by_scores = {"alpha": 0.3, "weights": "scores", "scores": str(save_scores(reliable=False))}
 
@@ -105,7 +105,7 @@ def test_unreliable_scores_are_refused_unless_they_are_allowed_by_name(
 
 
 def test_alpha_zero_with_weights_by_scores_trains_the_plain_loss(
-    probe_recipe: MakeRecipe, run: Run, tmp_path: Path
+    probe_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     plain = probe_recipe()
     swept = plain.model_copy(update={"regulariser": ScoreWeights()})
@@ -137,7 +137,6 @@ def test_alpha_zero_with_weights_by_scores_trains_the_plain_loss(
 def test_a_run_that_doubts_labels_records_which_and_how_far(
     probe_recipe: MakeRecipe,
     locations: dict[str, str],
-    run: Run,
     tmp_path: Path,
     trust: dict[str, str],
     sentence: str,
@@ -157,7 +156,7 @@ def test_a_run_that_doubts_labels_records_which_and_how_far(
 
 
 def test_a_run_that_doubts_labels_needs_a_score_file(
-    probe_recipe: MakeRecipe, run: Run, tmp_path: Path
+    probe_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match="no score file is named"):
         run(probe_recipe(loss={"weights": "label_probability"}), tmp_path / "run")
@@ -166,11 +165,7 @@ def test_a_run_that_doubts_labels_needs_a_score_file(
 
 
 def test_a_run_resumes_with_a_copy_of_the_scores_and_not_with_others(
-    probe_recipe: MakeRecipe,
-    locations: dict[str, str],
-    run: Run,
-    make_recorder: Callable[..., Any],
-    tmp_path: Path,
+    probe_recipe: MakeRecipe, locations: dict[str, str], tmp_path: Path
 ) -> None:
     def recipe(scores: str | Path) -> Recipe:
         return probe_recipe(loss={"weights": "label_probability", "scores": str(scores)})
@@ -178,7 +173,7 @@ def test_a_run_resumes_with_a_copy_of_the_scores_and_not_with_others(
     copy = tmp_path / "copy.parquet"
     copy.write_bytes(Path(locations["SCORES"]).read_bytes())
     run(recipe(locations["SCORES"]), tmp_path / "whole")
-    run(recipe(locations["SCORES"]), tmp_path / "run", make_recorder(stop_after=4))
+    run(recipe(locations["SCORES"]), tmp_path / "run", RunRecorder(stop_after=4))
 
     with pytest.raises(TrainingError, match=r"another run: .*supervision"):
         run(recipe(locations["OTHER_LABEL_SCORES"]), tmp_path / "run", resume=True)
@@ -191,7 +186,6 @@ def test_a_run_resumes_with_a_copy_of_the_scores_and_not_with_others(
 def test_a_run_opens_the_file_of_its_weights_labels_and_order_once_and_reads_few_columns(
     probe_recipe: MakeRecipe,
     locations: dict[str, str],
-    run: Run,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

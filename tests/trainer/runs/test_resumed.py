@@ -10,11 +10,10 @@ import torch
 from safetensors.torch import load_file
 
 from difficulty_service.base.errors import TrainingError
+from tests.small_runs import RunRecorder, run
 from trainer.config import Recipe
 
 MakeRecipe = Callable[..., Recipe]
-MakeRecorder = Callable[..., Any]
-Run = Callable[..., bool]
 
 STEPS_PER_EPOCH = 3
 EPOCHS = 3
@@ -50,12 +49,12 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 @pytest.mark.parametrize("steps", [1, STEPS_PER_EPOCH, STEPS_PER_EPOCH + 2])
 def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
-    with_memory: Recipe, steps: int, run: Run, make_recorder: MakeRecorder, tmp_path: Path
+    with_memory: Recipe, steps: int, tmp_path: Path
 ) -> None:
     run(with_memory, tmp_path / "whole")
-    resumed = make_recorder()
+    resumed = RunRecorder()
 
-    finished = run(with_memory, tmp_path / "stopped", make_recorder(stop_after=steps))
+    finished = run(with_memory, tmp_path / "stopped", RunRecorder(stop_after=steps))
     finished_later = run(with_memory, tmp_path / "stopped", resumed, resume=True)
 
     assert (finished, finished_later) == (False, True)
@@ -65,24 +64,20 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
 
 
 def test_a_run_that_is_stopped_after_every_step_ends_the_same(
-    with_memory: Recipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
+    with_memory: Recipe, tmp_path: Path
 ) -> None:
     run(with_memory, tmp_path / "whole")
     starts = 1
 
-    while not run(
-        with_memory, tmp_path / "stopped", make_recorder(stop_after=1), resume=starts > 1
-    ):
+    while not run(with_memory, tmp_path / "stopped", RunRecorder(stop_after=1), resume=starts > 1):
         starts += 1
 
     assert starts == EPOCHS * STEPS_PER_EPOCH
     assert_same_run(tmp_path / "whole" / "seed-0", tmp_path / "stopped" / "seed-0")
 
 
-def test_a_stop_at_the_last_step_finishes_the_run(
-    forgetful_probe: Recipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
-) -> None:
-    recorder = make_recorder(stop_after=EPOCHS * STEPS_PER_EPOCH)
+def test_a_stop_at_the_last_step_finishes_the_run(forgetful_probe: Recipe, tmp_path: Path) -> None:
+    recorder = RunRecorder(stop_after=EPOCHS * STEPS_PER_EPOCH)
 
     finished = run(forgetful_probe, tmp_path, recorder)
 
@@ -91,18 +86,18 @@ def test_a_stop_at_the_last_step_finishes_the_run(
 
 
 def test_a_run_with_one_step_per_epoch_can_be_stopped(
-    probe_recipe: MakeRecipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
+    probe_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     recipe = probe_recipe(training={"batch_size": 1000})
 
-    finished = run(recipe, tmp_path, make_recorder(stop_after=1))
+    finished = run(recipe, tmp_path, RunRecorder(stop_after=1))
 
     assert not finished
     assert len(read_history(tmp_path / "seed-0")) == 1
 
 
 def test_the_checkpoint_interval_does_not_affect_the_parameters(
-    probe_recipe: MakeRecipe, run: Run, tmp_path: Path
+    probe_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     run(probe_recipe(), tmp_path / "often")
 
@@ -111,9 +106,7 @@ def test_the_checkpoint_interval_does_not_affect_the_parameters(
     assert_same_run(tmp_path / "often" / "seed-0", tmp_path / "seldom" / "seed-0")
 
 
-def test_a_folder_that_holds_a_run_is_refused(
-    probe_recipe: MakeRecipe, run: Run, tmp_path: Path
-) -> None:
+def test_a_folder_that_holds_a_run_is_refused(probe_recipe: MakeRecipe, tmp_path: Path) -> None:
     run(probe_recipe(), tmp_path)
 
     with pytest.raises(
@@ -123,12 +116,10 @@ def test_a_folder_that_holds_a_run_is_refused(
         run(probe_recipe(), tmp_path)
 
 
-def test_resuming_a_finished_run_changes_nothing(
-    probe_recipe: MakeRecipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
-) -> None:
+def test_resuming_a_finished_run_changes_nothing(probe_recipe: MakeRecipe, tmp_path: Path) -> None:
     run(probe_recipe(), tmp_path)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "seed-0").iterdir()}
-    recorder = make_recorder()
+    recorder = RunRecorder()
 
     finished = run(probe_recipe(), tmp_path, recorder, resume=True)
 
@@ -138,7 +129,7 @@ def test_resuming_a_finished_run_changes_nothing(
 
 
 def test_resuming_a_run_that_never_started_starts_it(
-    probe_recipe: MakeRecipe, run: Run, tmp_path: Path
+    probe_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     finished = run(probe_recipe(), tmp_path, resume=True)
 
@@ -147,13 +138,9 @@ def test_resuming_a_run_that_never_started_starts_it(
 
 @pytest.mark.parametrize("steps", [2, None], ids=["stopped", "finished"])
 def test_another_recipe_cannot_resume_a_run(
-    probe_recipe: MakeRecipe,
-    steps: int | None,
-    run: Run,
-    make_recorder: MakeRecorder,
-    tmp_path: Path,
+    probe_recipe: MakeRecipe, steps: int | None, tmp_path: Path
 ) -> None:
-    run(probe_recipe(), tmp_path, make_recorder(stop_after=steps))
+    run(probe_recipe(), tmp_path, RunRecorder(stop_after=steps))
     other = probe_recipe(optimiser={"momentum": 0.8})
 
     with pytest.raises(TrainingError, match=r"recipe\.optimiser\.momentum: 0\.9 then, 0\.8 now"):
@@ -161,9 +148,9 @@ def test_another_recipe_cannot_resume_a_run(
 
 
 def test_settings_that_do_not_affect_the_parameters_may_change(
-    probe_recipe: MakeRecipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
+    probe_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
-    run(probe_recipe(), tmp_path, make_recorder(stop_after=2))
+    run(probe_recipe(), tmp_path, RunRecorder(stop_after=2))
     other = probe_recipe(training={"evaluation_batch_size": 7, "checkpoint_every": 2})
 
     finished = run(other, tmp_path, resume=True)
@@ -172,24 +159,18 @@ def test_settings_that_do_not_affect_the_parameters_may_change(
 
 
 def test_other_data_at_the_same_location_are_refused(
-    probe_recipe: MakeRecipe,
-    write_features: Callable[..., str],
-    run: Run,
-    make_recorder: MakeRecorder,
-    tmp_path: Path,
+    probe_recipe: MakeRecipe, write_features: Callable[..., str], tmp_path: Path
 ) -> None:
     recipe = probe_recipe(data={"train": write_features(tmp_path / "data")})
-    run(recipe, tmp_path / "run", make_recorder(stop_after=2))
+    run(recipe, tmp_path / "run", RunRecorder(stop_after=2))
     write_features(tmp_path / "data", num_samples=93)
 
     with pytest.raises(TrainingError, match="training_samples: "):
         run(recipe, tmp_path / "run", resume=True)
 
 
-def test_a_damaged_checkpoint_is_named(
-    probe_recipe: MakeRecipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
-) -> None:
-    run(probe_recipe(), tmp_path, make_recorder(stop_after=2))
+def test_a_damaged_checkpoint_is_named(probe_recipe: MakeRecipe, tmp_path: Path) -> None:
+    run(probe_recipe(), tmp_path, RunRecorder(stop_after=2))
     path = tmp_path / "seed-0" / "checkpoint.pt"
     path.write_bytes(path.read_bytes()[:500])
 
@@ -198,9 +179,9 @@ def test_a_damaged_checkpoint_is_named(
 
 
 def test_a_temporary_file_of_a_killed_run_is_removed(
-    probe_recipe: MakeRecipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
+    probe_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
-    run(probe_recipe(), tmp_path, make_recorder(stop_after=2))
+    run(probe_recipe(), tmp_path, RunRecorder(stop_after=2))
     leftover = tmp_path / "seed-0" / ".checkpoint.pt.4242.part"
     leftover.write_bytes(b"half")
 
@@ -210,9 +191,9 @@ def test_a_temporary_file_of_a_killed_run_is_removed(
 
 
 def test_another_choice_of_the_final_epoch_cannot_resume_a_run(
-    probe_recipe: MakeRecipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
+    probe_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
-    run(probe_recipe(), tmp_path, make_recorder(stop_after=4))
+    run(probe_recipe(), tmp_path, RunRecorder(stop_after=4))
 
     with pytest.raises(TrainingError, match=r"recipe\.training\.final"):
         run(probe_recipe(training={"final": "best"}), tmp_path, resume=True)

@@ -1,21 +1,19 @@
 """Runs of a pretrained network of texts: its own tokens, and evaluation without its weights."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 from difficulty_service.base.errors import ConfigError
+from tests.small_runs import finish
 from trainer import run_folder
 from trainer.config import Recipe
 from trainer.evaluation.prediction_file import read_predictions
 from trainer.metrics.bootstrap import Resampling
 from trainer.recipes.file import recipe_from_dict
 from trainer.runs.evaluate import DatasetChoice, evaluate_on_dataset, load_model
-
-Finish = Callable[..., Path]
 
 FEW = Resampling(num_resamples=20)
 TEXTS = {"cats": ["the cat sat", "cats sat", "the cat ran"], "dogs": ["the dogs ran", "dog", "a"]}
@@ -49,7 +47,7 @@ def bert(small_bert: Path, tmp_path: Path) -> Path:
 
 
 def test_a_run_is_evaluated_again_without_the_weights_that_it_started_from(
-    bert: Path, tmp_path: Path, finish: Finish
+    bert: Path, tmp_path: Path
 ) -> None:
     table = tmp_path / "texts.csv"
     folder = finish(recipe_of(bert, table), tmp_path / "run")
@@ -61,9 +59,7 @@ def test_a_run_is_evaluated_again_without_the_weights_that_it_started_from(
     torch.testing.assert_close(predictions.logits, saved.logits, rtol=0, atol=1e-6)
 
 
-def test_texts_consist_of_the_tokens_of_the_network(
-    bert: Path, tmp_path: Path, finish: Finish
-) -> None:
+def test_texts_consist_of_the_tokens_of_the_network(bert: Path, tmp_path: Path) -> None:
     folder = finish(recipe_of(bert, tmp_path / "texts.csv", text_length=5), tmp_path / "run")
 
     spec, _ = run_folder.read_inputs(folder / run_folder.INPUTS)
@@ -73,9 +69,7 @@ def test_texts_consist_of_the_tokens_of_the_network(
     assert (spec.tokenizer, spec.padding) == (str(bert), 0)
 
 
-def test_texts_are_no_longer_than_the_network_allows(
-    bert: Path, tmp_path: Path, finish: Finish
-) -> None:
+def test_texts_are_no_longer_than_the_network_allows(bert: Path, tmp_path: Path) -> None:
     folder = finish(recipe_of(bert, tmp_path / "texts.csv"), tmp_path / "run")
 
     assert run_folder.read_inputs(folder / run_folder.INPUTS)[0].shape == (12,)

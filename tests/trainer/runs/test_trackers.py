@@ -8,10 +8,10 @@ import pytest
 from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker
 
 from difficulty_service.base.errors import ConfigError, TrainingError
+from tests.small_runs import RunRecorder, run
 from trainer.config import Recipe
 
 MakeRecipe = Callable[..., Recipe]
-Run = Callable[..., bool]
 
 
 class Listing(GeneralTracker):
@@ -50,13 +50,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
 
 
 def test_a_tracker_gets_the_recipe_and_the_record_of_each_epoch(
-    calls: list[tuple[str, Any]],
-    probe_recipe: MakeRecipe,
-    make_recorder: Callable[..., Any],
-    run: Run,
-    tmp_path: Path,
+    calls: list[tuple[str, Any]], probe_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
-    recorder = make_recorder()
+    recorder = RunRecorder()
     recipe = probe_recipe(training={"epochs": 2, "trackers": ["listing"]})
 
     run(recipe, tmp_path, recorder, seed=3)
@@ -77,15 +73,11 @@ def test_a_tracker_gets_the_recipe_and_the_record_of_each_epoch(
 
 
 def test_a_tracker_is_finished_where_a_run_is_stopped(
-    calls: list[tuple[str, Any]],
-    probe_recipe: MakeRecipe,
-    make_recorder: Callable[..., Any],
-    run: Run,
-    tmp_path: Path,
+    calls: list[tuple[str, Any]], probe_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     recipe = probe_recipe(training={"trackers": ["listing"]})
 
-    run(recipe, tmp_path, make_recorder(stop_after=1))
+    run(recipe, tmp_path, RunRecorder(stop_after=1))
 
     assert calls[-1] == ("finish", None)
 
@@ -98,7 +90,7 @@ def test_a_tracker_is_finished_where_a_run_is_stopped(
     ],
 )
 def test_a_tracker_that_cannot_be_used_is_an_error(
-    name: str, message: str, probe_recipe: MakeRecipe, run: Run, tmp_path: Path
+    name: str, message: str, probe_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     with pytest.raises(TrainingError, match=message):
         run(probe_recipe(training={"trackers": [name]}), tmp_path)

@@ -15,6 +15,7 @@ from torch import Tensor
 from difficulty_service.base.checksums import load_checked
 from difficulty_service.base.errors import ConfigError, TrainingError
 from tests.factories import write_score_file
+from tests.small_runs import RunRecorder, run
 from trainer.config import Recipe
 from trainer.data import open_splits
 from trainer.evaluation.prediction_file import read_predictions
@@ -23,8 +24,6 @@ from trainer.recipes.file import recipe_as_dict
 from trainer.run_folder import read_inputs
 
 MakeRecipe = Callable[..., Recipe]
-MakeRecorder = Callable[..., Any]
-Run = Callable[..., bool]
 
 
 HISTORY_KEYS = {
@@ -54,7 +53,7 @@ def read_history(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_each_seed_has_its_own_folder_and_parameters(
-    probe_recipe: MakeRecipe, run: Run, tmp_path: Path
+    probe_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     for seed in (0, 1):
         run(probe_recipe(), tmp_path, seed=seed)
@@ -67,9 +66,9 @@ def test_each_seed_has_its_own_folder_and_parameters(
 
 
 def test_a_run_writes_its_predictions_and_their_metrics(
-    forgetful_probe: Recipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
+    forgetful_probe: Recipe, tmp_path: Path
 ) -> None:
-    recorder = make_recorder()
+    recorder = RunRecorder()
     run(forgetful_probe, tmp_path, recorder)
     folder = tmp_path / "seed-0"
 
@@ -95,7 +94,7 @@ def test_a_run_writes_its_predictions_and_their_metrics(
 
 
 def test_the_saved_model_is_the_one_that_was_evaluated(
-    image_recipe: MakeRecipe, run: Run, tmp_path: Path
+    image_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     recipe = image_recipe()
     run(recipe, tmp_path)
@@ -120,9 +119,9 @@ def test_the_saved_model_is_the_one_that_was_evaluated(
 
 @pytest.mark.slow
 def test_tensorboard_shows_each_epoch_once_after_a_resume(
-    forgetful_probe: Recipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
+    forgetful_probe: Recipe, tmp_path: Path
 ) -> None:
-    run(forgetful_probe, tmp_path, make_recorder(stop_after=4))
+    run(forgetful_probe, tmp_path, RunRecorder(stop_after=4))
     # TensorBoard reads files by name: the second they began in, and a count without leading zeros,
     # by which the hundredth file of a process that begins in the same second precedes the others.
     time.sleep(1)
@@ -140,7 +139,7 @@ def test_tensorboard_shows_each_epoch_once_after_a_resume(
 
 
 def test_without_validation_samples_there_are_no_validation_metrics(
-    probe_recipe: MakeRecipe, test_features: str, run: Run, tmp_path: Path
+    probe_recipe: MakeRecipe, test_features: str, tmp_path: Path
 ) -> None:
     run(probe_recipe(data={"validation": 0.0, "test": test_features}), tmp_path)
 
@@ -152,7 +151,7 @@ def test_without_validation_samples_there_are_no_validation_metrics(
 
 
 def test_without_a_test_set_the_validation_samples_are_evaluated_without_temperatures(
-    probe_recipe: MakeRecipe, run: Run, tmp_path: Path
+    probe_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     run(probe_recipe(), tmp_path)
 
@@ -163,9 +162,7 @@ def test_without_a_test_set_the_validation_samples_are_evaluated_without_tempera
     assert metrics["raw"]["accuracy"] == pytest.approx(accuracy)
 
 
-def test_without_either_the_model_is_still_saved(
-    probe_recipe: MakeRecipe, run: Run, tmp_path: Path
-) -> None:
+def test_without_either_the_model_is_still_saved(probe_recipe: MakeRecipe, tmp_path: Path) -> None:
     finished = run(probe_recipe(data={"validation": 0.0}), tmp_path)
 
     assert finished
@@ -174,7 +171,7 @@ def test_without_either_the_model_is_still_saved(
 
 
 def test_label_noise_changes_training_labels_only(
-    probe_recipe: MakeRecipe, test_features: str, run: Run, tmp_path: Path
+    probe_recipe: MakeRecipe, test_features: str, tmp_path: Path
 ) -> None:
     clean = probe_recipe(data={"test": test_features})
     noisy = probe_recipe(data={"test": test_features, "label_noise": 0.5})
@@ -199,7 +196,7 @@ def scores(probe_recipe: MakeRecipe, tmp_path: Path) -> Path:
 
 
 def test_difficulty_weights_change_the_parameters_and_are_described(
-    probe_recipe: MakeRecipe, scores: Path, run: Run, tmp_path: Path
+    probe_recipe: MakeRecipe, scores: Path, tmp_path: Path
 ) -> None:
     weighted = {"alpha": 0.3, "weights": "scores", "scores": str(scores)}
     run(probe_recipe(regulariser={"alpha": 0.3}), tmp_path / "constant")
@@ -215,9 +212,7 @@ def test_difficulty_weights_change_the_parameters_and_are_described(
     assert not torch.allclose(constant, weighted_parameters)
 
 
-def test_weights_from_scores_need_a_score_file(
-    probe_recipe: MakeRecipe, run: Run, tmp_path: Path
-) -> None:
+def test_weights_from_scores_need_a_score_file(probe_recipe: MakeRecipe, tmp_path: Path) -> None:
     recipe = probe_recipe(regulariser={"alpha": 0.3, "weights": "scores"})
 
     with pytest.raises(ConfigError, match=r"add scores='scores\.parquet'"):
@@ -225,7 +220,7 @@ def test_weights_from_scores_need_a_score_file(
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_with_a_remedy(
-    probe_recipe: MakeRecipe, run: Run, tmp_path: Path
+    probe_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     recipe = probe_recipe(
         data={"validation": 0.0},
@@ -241,7 +236,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_with_a_remedy(
 
 
 def test_predictions_that_are_not_finite_end_the_run_with_a_remedy(
-    image_recipe: MakeRecipe, run: Run, tmp_path: Path
+    image_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     # Batch normalisation keeps the loss finite, while its statistics overflow.
     wild = {"learning_rate": 1e9, "gradient_clip": 1e9}
@@ -253,6 +248,6 @@ def test_predictions_that_are_not_finite_end_the_run_with_a_remedy(
         run(recipe, tmp_path)
 
 
-def test_half_precision_needs_a_gpu(probe_recipe: MakeRecipe, run: Run, tmp_path: Path) -> None:
+def test_half_precision_needs_a_gpu(probe_recipe: MakeRecipe, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="'fp16' needs a CUDA device"):
         run(probe_recipe(training={"precision": "fp16"}), tmp_path)

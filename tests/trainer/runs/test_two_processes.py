@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from tests.small_runs import run
 from tests.two_processes import run_in_two
 from trainer.config import Recipe
 from trainer.recipes.file import recipe_as_dict, recipe_from_dict
@@ -21,7 +22,6 @@ from trainer.runs.train import RunRequest, run_seed
 from trainer.training.dynamics import COLUMNS
 
 MakeRecipe = Callable[..., Recipe]
-Run = Callable[..., bool]
 
 TRAINING = """
 from pathlib import Path
@@ -89,7 +89,7 @@ def weighted_recipe(probe_recipe: MakeRecipe, locations: Mapping[str, str]) -> R
 
 @pytest.mark.slow
 def test_two_processes_train_as_one_does(
-    weighted_recipe: Recipe, run: Run, run_two: Callable[..., None], tmp_path: Path
+    weighted_recipe: Recipe, run_two: Callable[..., None], tmp_path: Path
 ) -> None:
     run(weighted_recipe, tmp_path / "one")
 
@@ -103,7 +103,7 @@ def test_two_processes_train_as_one_does(
 
 @pytest.mark.slow
 def test_processes_that_share_their_parameters_train_as_one_does_also_when_they_resume(
-    weighted_recipe: Recipe, run: Run, run_two: Callable[..., None], tmp_path: Path
+    weighted_recipe: Recipe, run_two: Callable[..., None], tmp_path: Path
 ) -> None:
     recipe = with_settings(weighted_recipe, "training", ema_decay=0.5, final="best")
     run(recipe, tmp_path / "one")

@@ -13,11 +13,11 @@ from torch.utils.data import DataLoader
 import trainer
 from difficulty_service.base.errors import ConfigError, TrainingError, UnmatchedScores
 from tests.factories import write_score_file
+from tests.small_runs import RunRecorder, run
 from trainer.config import Recipe
 from trainer.training.plan import plan_epoch
 
 MakeRecipe = Callable[..., Recipe]
-Run = Callable[..., bool]
 
 SAMPLES, BATCH, EPOCHS = 50, 8, 6
 ORDERS = ["random", "easy_first", "hard_first", "mixed"]
@@ -188,17 +188,13 @@ def test_unreliable_scores_give_no_order(tmp_path: Path) -> None:
 
 
 def test_a_run_takes_its_samples_in_the_order_of_its_recipe_also_when_resumed(
-    probe_recipe: MakeRecipe,
-    locations: dict[str, str],
-    make_recorder: Callable[..., Any],
-    run: Run,
-    tmp_path: Path,
+    probe_recipe: MakeRecipe, locations: dict[str, str], tmp_path: Path
 ) -> None:
     sampling = {"order": "easy_first", "scores": locations["SCORES"]}
     recipe = probe_recipe(sampling=sampling, training={"batch_size": 24})
 
     run(recipe, tmp_path / "whole")
-    assert not run(recipe, tmp_path / "stopped", make_recorder(stop_after=4))
+    assert not run(recipe, tmp_path / "stopped", RunRecorder(stop_after=4))
     assert run(recipe, tmp_path / "stopped", resume=True)
 
     whole, stopped = (tmp_path / name / "seed-0" for name in ("whole", "stopped"))
