@@ -91,6 +91,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items
         if not any(WITHOUT & set(mark.args) for mark in item.iter_markers("analysis"))
     ]
+    for item in items:
+        if item.get_closest_marker("long"):
+            item.add_marker(pytest.mark.slow)
     slow_files = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow_files)
 

@@ -51,6 +51,7 @@ def on_ray(cluster: Cluster, actors: str = "1") -> tuple[str, ...]:
     return ("--engine", "ray", "--ray-address", cluster.address, "--ray-actors", actors)
 
 
+@pytest.mark.long
 def test_three_nodes_give_the_scores_of_one_machine_whatever_is_killed(
     cluster: Cluster, start_score: StartScore, local_run: Run, tmp_path: Path
 ) -> None:
@@ -168,6 +169,7 @@ def test_a_node_with_other_weights_is_refused_by_name(
     assert f'"{"0" * 24}' in error
 
 
+@pytest.mark.long
 def test_a_job_scored_on_ray_has_the_scores_of_the_command_line(
     cluster: Cluster, local_run: Run, photos: Path, fork_command: ForkCommand, tmp_path: Path
 ) -> None:

@@ -60,6 +60,7 @@ def wait_for(path: Path, process: ForkServerProcess, output: Path) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.long
 def test_a_sweep_on_a_cluster_has_the_parameters_of_one_machine_whatever_is_killed(
     cluster: SimulatedCluster, folder: Path, fork_command: ForkCommand
 ) -> None:
@@ -85,6 +86,7 @@ def test_a_sweep_on_a_cluster_has_the_parameters_of_one_machine_whatever_is_kill
     assert not list((folder / "ray").glob(".shared-*"))
 
 
+@pytest.mark.long
 def test_a_signal_saves_the_seeds_on_all_nodes(
     cluster: SimulatedCluster, folder: Path, fork_command: ForkCommand
 ) -> None:

@@ -163,7 +163,7 @@ def command(instructions: list[Any], installed: Path) -> Callable[..., list[str]
     return build
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_image_serves_once_there_is_a_key_and_ends_in_order(
     instructions: list[Any],
     command: Callable[..., list[str]],
@@ -201,7 +201,7 @@ def test_the_image_serves_once_there_is_a_key_and_ends_in_order(
     assert status == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_image_scores_and_has_all_commands_and_files(
     command: Callable[..., list[str]], environment: dict[str, str], tmp_path: Path
 ) -> None:

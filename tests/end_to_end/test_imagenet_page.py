@@ -92,7 +92,7 @@ def smaller(line: str) -> str:
     return line
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_archives_become_scores_and_networks_by_the_commands_of_the_page(
     fork_command: Callable[..., ForkServerProcess], tmp_path: Path
 ) -> None:

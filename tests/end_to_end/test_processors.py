@@ -112,7 +112,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int, in
     return found | {(name, 1, 0): results_of(folder, name, 1)[0] for name in others}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_scores_agree_on_every_processor(results: dict[tuple[str, int, int], Results]) -> None:
     first, *others = results.values()
 

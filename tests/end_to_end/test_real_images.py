@@ -26,7 +26,7 @@ TRAINING_IMAGES, TEST_IMAGES = 5000, 2500
 TRAINING_FILES = "cifar10_train_1.parquet"
 DEFAULT = ScoringOptions()
 
-pytestmark = [pytest.mark.analysis("audit"), pytest.mark.slow]
+pytestmark = [pytest.mark.analysis("audit"), pytest.mark.long]
 
 
 def extract_cifar(location: Path, out: Path, **changes: object) -> FeatureStore:

@@ -85,7 +85,7 @@ def peak_of(forkserver: ForkServerContext, store: FeatureStore) -> float:
     return float((store.folder / "peak").read_text())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_memory_does_not_grow_with_the_number_of_samples(
     forkserver: ForkServerContext, tmp_path: Path

@@ -180,7 +180,7 @@ def test_seeds_that_are_trained_at_once_become_what_they_are_one_by_one(
     assert (both / "comparison.md").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_signal_saves_all_seeds_that_are_trained_at_once(
     fork_command: ForkCommand, folder: Path, tmp_path: Path
 ) -> None:

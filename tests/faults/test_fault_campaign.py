@@ -92,7 +92,7 @@ def submitted(settings: Settings) -> Iterator[SubmittedJobs]:
     engine.dispose()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(MAX_SECONDS)
 def test_every_job_ends_once_with_the_scores_of_an_undisturbed_run(
     service: Service,

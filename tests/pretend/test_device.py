@@ -57,7 +57,7 @@ def test_a_copy_that_nobody_waited_for_is_not_there_yet(on_gpus: Call) -> None:
     assert held == [[0, 0], [1, 1], [0, 0], [3, 3]]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_gpu_of_a_run_is_current_while_it_runs_and_not_afterwards(on_gpus: Call) -> None:
     current = on_gpus("tests.pretend.device_paths:where_work_is_done")
 

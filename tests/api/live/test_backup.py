@@ -20,7 +20,7 @@ def run(commands: str, folder: Path) -> None:
     subprocess.run(["/bin/sh", "-ec", commands], cwd=folder, check=True)  # noqa: S603 - our own
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_jobs_keys_and_marks_are_there_again_and_what_ran_runs_again(
     start_service: StartService, start_for_all: StartService, photos: Path, tmp_path: Path
 ) -> None:

@@ -26,7 +26,7 @@ negative_data_rejection.expected-statuses = [
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_no_request_is_answered_otherwise_than_described(
     start_service: StartService, sqlite_url: str, tmp_path: Path

@@ -99,7 +99,7 @@ def upload(client: httpx2.Client, content: bytes) -> None:
     client.delete(made["links"]["self"]).raise_for_status()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(5 * 3600)
 def test_no_changed_request_or_file_makes_the_service_fail_grow_or_keep_files(
     fuzzed: tuple[Any, str, str], tables: Path, data: Path, tmp_path: Path

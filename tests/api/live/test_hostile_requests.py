@@ -216,7 +216,7 @@ def sent(connection: http.client.HTTPConnection, bad: Bad, key: str) -> tuple[in
     return answer.status, answer.read()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_no_bad_request_gets_further_than_a_problem(
     service: Service, tenants: Tenants, secret: bytes

@@ -55,7 +55,7 @@ def add_job_with_marks(service: Service, content: ScoreFile, owner: str) -> str:
     return job
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_marks_are_shown_and_sent_without_filling_the_server(
     start_service: StartService, sqlite_url: str, tmp_path: Path
 ) -> None:

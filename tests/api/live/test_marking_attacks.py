@@ -20,7 +20,7 @@ ACCEPTED, MARKED = 202, 303
 JOB = {"dataset": {"root": "photos", "path": "train"}}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_another_key_submits_jobs_between_the_parts_of_many_marks(
     start_service: StartService, sqlite_url: str, tmp_path: Path
 ) -> None:

@@ -77,7 +77,7 @@ def attack(start_for_all: StartService, huge_photos: Path) -> Attack:
     return attack
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_thumbnails_of_one_key_delay_no_request_of_another_and_leave_no_memory(
     attack: Attack,
 ) -> None:

@@ -17,7 +17,7 @@ SAMPLES = 400_000
 HEAD_END = b"\r\n\r\n"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_download_in_progress_is_cut_when_the_server_stops_without_a_traceback(
     start_service: StartService, sqlite_url: str, tmp_path: Path
 ) -> None:

@@ -56,7 +56,7 @@ def written(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     return docs, folder
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_score_and_every_peer_is_compared_with_people(written: tuple[Path, Path]) -> None:
     rows = read_rows(written[0] / TABLES / "people.csv")
 
@@ -67,7 +67,7 @@ def test_every_score_and_every_peer_is_compared_with_people(written: tuple[Path,
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_wrong_labels_are_found_by_every_score_that_knows_labels(
     written: tuple[Path, Path],
 ) -> None:
@@ -81,7 +81,7 @@ def test_wrong_labels_are_found_by_every_score_that_knows_labels(
     }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_planted_labels_are_found(written: tuple[Path, Path]) -> None:
     rows = read_rows(written[0] / TABLES / "planted.csv")
 
@@ -91,7 +91,7 @@ def test_planted_labels_are_found(written: tuple[Path, Path]) -> None:
     assert all(float(row["auroc"]) > 0.55 for row in rows)  # three images of each class
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_figures_of_the_page_are_drawn(written: tuple[Path, Path]) -> None:
     docs, _ = written
     text = (docs / "evidence.md").read_text()
@@ -99,7 +99,7 @@ def test_the_figures_of_the_page_are_drawn(written: tuple[Path, Path]) -> None:
     assert text.count("](images/evidence-") == len(list((docs / "images").glob("*.svg"))) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_views_together_keep_every_score_with_its_image(
     written: tuple[Path, Path], shared: Path
 ) -> None:

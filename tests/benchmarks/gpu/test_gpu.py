@@ -81,7 +81,7 @@ def test_all_parts_together_take_less_than_ten_minutes() -> None:
     assert sum(seconds for _, seconds in PARTS.values()) <= 9 * 60
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tests_for_a_gpu_are_found_where_what_the_service_needs_is_not_installed() -> None:
     files = [file for file in sorted(ROOT.glob("tests/**/test_*.py")) if MARK in file.read_text()]
     files = [file for file in files if file != Path(__file__)]

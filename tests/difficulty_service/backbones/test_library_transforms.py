@@ -111,7 +111,7 @@ def plans_of_open_clip() -> Iterator[tuple[str, Preprocessing, Compose]]:
 LIBRARIES = {"timm": plans_of_timm, "open_clip": plans_of_open_clip}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_every_pretraining_is_planned_and_prepared_as_by_its_library(library: str) -> None:
     seen: dict[Preprocessing, str] = {}

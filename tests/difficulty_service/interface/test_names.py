@@ -109,7 +109,7 @@ def python(tmp_path: Path) -> Path:
     return python
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_strict_checker_finds_the_names_and_their_types_in_an_editable_installation(
     python: Path, tmp_path: Path
 ) -> None:

@@ -113,7 +113,7 @@ def test_the_trainer_trusts_labels_by_what_the_study_of_trust_tells_it(
     assert np.abs(given["features alone"] - given["1 - p_wrong"]).max() > 0.1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_other_seeds_run_with_the_strength_of_the_least_loss_of_held_out_labels(
     filled: Study,
 ) -> None:
