@@ -279,10 +279,8 @@ def look_without() -> Iterator[Callable[[Path, str], dict[str, Any] | None]]:
         asked.close()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [FOLDERS[0], *(pytest.param(name, marks=pytest.mark.long) for name in FOLDERS[1:])]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", FOLDERS)
 def test_without_its_folder_and_line_an_analysis_is_gone_and_the_rest_works(
     name: str, look_without: Callable[[Path, str], dict[str, Any] | None], tmp_path: Path
 ) -> None:

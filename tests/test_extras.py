@@ -189,7 +189,7 @@ def core(run_with: Run) -> Run:
     return partial(run_with, ())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_hidden_package_is_absent(core: Run) -> None:
     program = (
         "from importlib.util import find_spec; from importlib.metadata import distributions; "
@@ -200,7 +200,7 @@ def test_a_hidden_package_is_absent(core: Run) -> None:
     assert core("-c", program).stdout == "None None set()\n"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_core_scores_the_demo_and_draws_its_report(core: Run, tmp_path: Path) -> None:
     done = core("-m", "difficulty_service", "demo", "--no-open", "--out", "demo")
 

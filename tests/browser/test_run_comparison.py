@@ -53,6 +53,7 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "comparison.html"
 
 
+@pytest.mark.long
 def test_the_diagrams_load_and_are_named(open_page: OpenPage, comparison: Path) -> None:
     page = open_page(comparison)
 

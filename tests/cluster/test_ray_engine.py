@@ -28,7 +28,7 @@ from difficulty_service.extraction.task import ExtractionTask
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.store import create_store
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 Cluster, Run, StartScore = Any, Any, Callable[..., Any]  # see conftest.py
 ForkCommand = Callable[..., ForkServerProcess]
@@ -51,7 +51,6 @@ def on_ray(cluster: Cluster, actors: str = "1") -> tuple[str, ...]:
     return ("--engine", "ray", "--ray-address", cluster.address, "--ray-actors", actors)
 
 
-@pytest.mark.long
 def test_three_nodes_give_the_scores_of_one_machine_whatever_is_killed(
     cluster: Cluster, start_score: StartScore, local_run: Run, tmp_path: Path
 ) -> None:
@@ -169,7 +168,6 @@ def test_a_node_with_other_weights_is_refused_by_name(
     assert f'"{"0" * 24}' in error
 
 
-@pytest.mark.long
 def test_a_job_scored_on_ray_has_the_scores_of_the_command_line(
     cluster: Cluster, local_run: Run, photos: Path, fork_command: ForkCommand, tmp_path: Path
 ) -> None:

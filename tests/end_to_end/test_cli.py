@@ -77,7 +77,7 @@ def test_the_summary_is_printed_and_no_progress_bar_where_there_is_no_terminal(
     assert "━" not in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_installed_command_gives_the_same_scores(
     photos: Path, scored: Scored, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:

@@ -143,7 +143,7 @@ def test_a_signal_keeps_the_images_of_a_shard_that_is_not_complete(
     assert 0 < feather.read_table(partial).num_rows < 50 * 20
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_kills_during_an_update_lose_no_feature_and_leave_no_store_that_only_looks_complete(
     forkserver: ForkServerContext,
     plan_of: Plan,

@@ -78,6 +78,9 @@ SMALLER = (
 """What is changed in a command, from longer to shorter: text, its replacement and why."""
 
 IMAGES = "photos|fruit|market|boxes|cells|xrays|tiles|competition|labelme"
+LONG = {"images.md", "scaling.md", "training.md"}
+"""Pages whose commands take ten seconds or more."""
+
 ENCODES = re.compile(
     rf"(difficulty (?:score|extract) (?:{IMAGES})(?!\S*features)\S*)(?!.*--(?:backbone|gaussians))"
 )
@@ -359,7 +362,12 @@ def relay(fork_command: ForkCommand, tmp_path: Path) -> Relay:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 @pytest.mark.parametrize(
-    "page", [name for name, page in PAGES.items() if any(map(is_run, lines_of(page)))]
+    "page",
+    [
+        pytest.param(name, marks=pytest.mark.long) if name in LONG else name
+        for name, page in PAGES.items()
+        if any(map(is_run, lines_of(page)))
+    ],
 )
 def test_every_command_on_a_page_runs(page: str, relay: Relay, world: Path, tmp_path: Path) -> None:
     lines = [line for line in lines_of(PAGES[page]) if is_run(line)]

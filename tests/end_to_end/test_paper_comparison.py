@@ -19,7 +19,7 @@ LOSSES = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_one_block_scores_trains_every_baseline_and_compares_them(
     few_photos: Path, tmp_path: Path, commands: Path

@@ -125,7 +125,7 @@ def test_scores_agree_on_every_processor(results: dict[tuple[str, int, int], Res
             assert np.abs(first[name][flags]).max(initial=0) < 1e-3 * spread
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_training_agrees_on_every_processor_until_rounding_has_grown(
     results: dict[tuple[str, int, int], Results],
 ) -> None:

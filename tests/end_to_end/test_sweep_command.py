@@ -99,7 +99,7 @@ def test_a_dry_run_lists_the_runs_and_trains_none(
     assert not out.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_goes_on_where_it_stopped_and_keeps_what_is_finished(
     difficulty: Command, folder: Path, tmp_path: Path
 ) -> None:
@@ -160,7 +160,7 @@ def test_a_sweep_that_is_stopped_saves_and_says_how_to_go_on(
     assert not (out / "regulariser.alpha=0.3").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_seeds_that_are_trained_at_once_become_what_they_are_one_by_one(
     difficulty: Command, folder: Path, tmp_path: Path
 ) -> None:

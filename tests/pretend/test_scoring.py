@@ -28,7 +28,7 @@ def test_scores_of_stored_features_on_a_gpu_are_those_of_the_cpu(path: str, on_g
     assert found["rows"] == SCORED[path][0] - ("drop" in str(SCORED[path]))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("scorer", ["rmd", "suspicion"])
 def test_stored_features_keep_to_the_budget_of_waits_of_tensors(scorer: str, on_gpus: Call) -> None:
     few, many = (

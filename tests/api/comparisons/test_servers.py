@@ -37,7 +37,7 @@ def wait_until(is_so: Callable[[], object]) -> None:
     raise AssertionError("it never was")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_another_server_tells_of_a_comparison_that_is_being_made(
     client: ServiceClient,
     other: ServiceClient,

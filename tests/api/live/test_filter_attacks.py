@@ -94,7 +94,7 @@ def sent(send: Callable[[], Any], number: int) -> Iterator[list[Future[Any]]]:
         yield [pool.submit(send) for _ in range(number)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_filters_of_one_key_delay_neither_lists_nor_filters_of_another(attack: Attack) -> None:
     before = attack.service.peak_memories()
 

@@ -72,7 +72,7 @@ def scored_job(client: httpx2.Client) -> Mapping[str, str]:
     return links
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pages_thumbnails_and_single_samples_load_no_torch_into_the_server(
     tmp_path: Path, photos: Path
 ) -> None:

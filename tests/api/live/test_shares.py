@@ -98,7 +98,7 @@ def test_thumbnails_of_one_key_delay_no_request_of_another_and_leave_no_memory(
     assert attack.service.growth_since(peaks) < ROOM
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_scorings_of_one_key_delay_no_request_of_another(attack: Attack) -> None:
     before = memory_of(attack.service.processes[0])
 

@@ -45,6 +45,7 @@ def photographs(explorer: Explorer, shared: Path) -> str:
     return FOLDER
 
 
+@pytest.mark.long
 def test_their_progress_moves_and_every_page_shows_their_names_as_text(
     page: Page, explorer: Explorer, photographs: str
 ) -> None:

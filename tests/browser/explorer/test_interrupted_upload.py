@@ -77,6 +77,7 @@ def score(page: Page) -> None:
     page.locator(".first-actions").or_(page.get_by_role("link", name="Understand")).first.wait_for()
 
 
+@pytest.mark.long
 def test_an_upload_goes_on_after_the_network_was_away(
     page: Page,
     archive: Path,
@@ -99,6 +100,7 @@ def test_an_upload_goes_on_after_the_network_was_away(
     problems.clear()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("set_network")
 def test_an_upload_goes_on_when_the_same_file_is_chosen_after_a_reload(
     page: Page, archive: Path, offsets: list[int]

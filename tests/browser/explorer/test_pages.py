@@ -55,6 +55,7 @@ new MutationObserver(() => {
 """Keeps every value that the progress bar has had: asking for it now and then may miss some."""
 
 
+@pytest.mark.long
 def test_a_new_job_shows_its_progress_until_its_summary_appears(
     page: Page, many_images: str
 ) -> None:

@@ -90,7 +90,7 @@ class Sitting:
         self.page.get_by_label("It is").press("Enter")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_one_sitting_finds_36_of_40_moved_photographs_by_following_the_pages(
     messy: Path,
     run_words: RunWords,

@@ -189,7 +189,7 @@ def test_a_watch_knows_what_processes_are_reading_and_an_error_names_it(
     assert describe_failure(caught.value, {}).retry
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_script_without_a_main_guard_is_not_run_again(photos: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

@@ -137,7 +137,7 @@ def test_a_wrong_label_scores_higher_than_the_right_one() -> None:
     assert (right_scores[:5] < 0).all()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("num_classes", [2, 1000])
 def test_two_classes_and_a_thousand_have_scores(
     num_classes: int, monkeypatch: pytest.MonkeyPatch

@@ -83,7 +83,7 @@ def test_half_precision_and_strided_features_are_accepted(features: Tensor) -> N
     np.testing.assert_allclose(distances, expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_approximate_search_hardly_differs_from_an_exact_one() -> None:
     generator = torch.Generator().manual_seed(0)
     centres = 3 * torch.randn(100, 16, generator=generator)

@@ -31,7 +31,7 @@ sys.exit("pandas" in sys.modules)
     assert finished.returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_scoring_images_by_the_networks_of_the_package_does_not_load_torchvision(
     tmp_path: Path,
 ) -> None:

@@ -59,7 +59,7 @@ def filled(study: Study) -> Study:
     return study
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_labels_and_images_of_every_split_are_those_of_the_tables(study: Study) -> None:
     images = read_images(study, SOURCE, "builtin")
     given = label_samples(study, images, LabelSet(SOURCE, "worst"))[0].labels
@@ -74,7 +74,7 @@ def test_labels_and_images_of_every_split_are_those_of_the_tables(study: Study) 
     assert (splits.train.labels != read_splits(study, "official").train.labels).mean() > 0.25
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_suspects_are_dropped_or_get_the_suggested_label(study: Study) -> None:
     splits = read_splits(study, "worst")
     table = read_scores(splits.scores).table.to_pylist()
@@ -92,7 +92,7 @@ def test_suspects_are_dropped_or_get_the_suggested_label(study: Study) -> None:
     np.testing.assert_array_equal(relabelled.validation.labels, splits.validation.labels)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_trainer_trusts_labels_by_what_the_study_of_trust_tells_it(
     study: Study, tmp_path: Path
 ) -> None:
@@ -135,7 +135,7 @@ def test_other_seeds_run_with_the_strength_of_the_least_loss_of_held_out_labels(
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_method_and_seed_trains_another_network(filled: Study) -> None:
     folder = filled.folder / "cells/training/probe/worst"
     cells = [json.loads(file.read_text()) for file in folder.rglob("*.json")]
@@ -144,7 +144,7 @@ def test_every_method_and_seed_trains_another_network(filled: Study) -> None:
     assert len(losses) == len(cells) == 18 + 9
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_methods_without_all_their_seeds_have_no_row_and_no_verdict(filled: Study) -> None:
     results = Results(filled.folder)
 
@@ -154,7 +154,7 @@ def test_methods_without_all_their_seeds_have_no_row_and_no_verdict(filled: Stud
     assert said == {"too few runs to say"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_methods_with_all_their_seeds_are_compared_with_cross_entropy(
     filled: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
