@@ -76,6 +76,7 @@ sys.exit(main())
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # until all tests are collected, which are kept
     if hasattr(config, "workerinput"):  # one of several processes of pytest-xdist, with a core each
         # For the processes that tests start, too.
         torch.set_num_threads(int(os.environ.setdefault("OMP_NUM_THREADS", "1")))
@@ -100,6 +101,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Spares every later full collection what was loaded, which stays for as long as the tests."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

@@ -403,7 +403,7 @@ server.should_exit = True
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_analysis_of_another_package_is_in_help_python_openapi_client_and_pages(
     plugged: dict[str, str], tmp_path: Path
 ) -> None:

@@ -69,7 +69,7 @@ def test_help_in_a_folder_with_such_a_module_is_of_our_commands(
     assert what_ran(marker) == ""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @loading_torch
 def test_a_launcher_of_modules_trains_with_our_trainer(folder: Path, marker: Path) -> None:
     done = run(*LAUNCHER, "train", "missing.toml", cwd=folder)

@@ -47,7 +47,7 @@ def test_every_training_of_a_reduced_form_has_a_recipe_that_can_be_read(command:
     read_recipe(recipe, [*settings, *swept])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["difficulty-sheets", "focal-intervals"])
 def test_a_reduced_form_runs_and_is_not_run_again(
     name: str, places: dict[str, str], fork_command: ForkCommand, tmp_path: Path

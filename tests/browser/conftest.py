@@ -41,11 +41,21 @@ HOSTILE_CLASSES = ("<b>bird</b>", '=cat,"1"\n\'', "dog\u202egod")
 SAMPLES = 90
 
 
+def is_dark(item: pytest.Function) -> bool:
+    """Whether a test looks at dark colours."""
+    return hasattr(item, "callspec") and "dark" in item.callspec.params.values()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks all tests of this folder as slow: what they begin with takes seconds."""
+    """Marks all tests of this folder as slow: what they begin with takes seconds.
+
+    Those in dark colours are long: they do again what others do in light ones.
+    """
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.slow)
+            if isinstance(item, pytest.Function) and is_dark(item):
+                item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="module")

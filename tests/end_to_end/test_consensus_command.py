@@ -38,7 +38,7 @@ def stores(scored: Scored, tmp_path: Path) -> tuple[Path, Path]:
     return first.folder, second.folder
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_consensus_of_features_is_read_by_every_command_and_the_trainer(
     difficulty: Command, stores: tuple[Path, Path], tmp_path: Path
 ) -> None:

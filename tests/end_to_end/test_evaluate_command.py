@@ -168,7 +168,7 @@ def test_evaluate_takes_other_data_and_several_ood_datasets(
     assert kept[data["test"]]["raw"]["accuracy"] == before["raw"]["accuracy"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_compare_shows_both_runs_with_intervals_and_writes_its_files(
     difficulty: Command, quick: Path, slow: Path, tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ from difficulty_service.scores.file import read_scores
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_first_run_exports_and_later_ones_take_what_it_kept(
     difficulty: Command, few_photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,7 +81,7 @@ def number_of(sample_id: str) -> int:
     return int(Path(sample_id).stem)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_planted_errors_are_found_alike_in_four_kinds_of_pixels(tmp_path: Path) -> None:
     images, labels, wrong = planted(0)
     found, accused = dict[str, int](), dict[str, int]()

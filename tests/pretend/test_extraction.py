@@ -35,7 +35,7 @@ def test_a_backbone_keeps_to_its_budget_and_has_the_features_of_the_cpu(
     require_within("extraction", path, counted)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_images_that_processes_decode_keep_to_the_same_budget(on_gpus: Call) -> None:
     counted = on_gpus(f"{PATHS}:extract_by_processes")
 
@@ -44,7 +44,7 @@ def test_images_that_processes_decode_keep_to_the_same_budget(on_gpus: Call) -> 
     require_within("extraction", "builtin", counted)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("announced", [False, True])
 def test_an_actor_starts_the_processes_that_decode_once_for_all_its_shards(
     announced: bool,  # noqa: FBT001 - a parameter of the test

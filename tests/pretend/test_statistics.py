@@ -71,7 +71,7 @@ def test_a_gpu_without_memory_leaves_the_scores_to_the_cpu(on_gpus: Call) -> Non
     assert "too little memory left" in found["told"][0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("scorer", ["rmd", "suspicion"])
 def test_scores_of_tensors_keep_to_their_budget_of_waits_for_more_rows(
     scorer: str, on_gpus: Call

@@ -117,7 +117,7 @@ def test_penultimate_features_of_a_vit_come_before_the_projection(
     torch.testing.assert_close(features, before_projection(model.visual, IMAGES))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_features_of_a_resnet_with_and_without_the_projection(
     resnet: tuple[nn.Module, Path],
 ) -> None:

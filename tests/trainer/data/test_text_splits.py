@@ -178,7 +178,7 @@ def test_a_validation_split_that_overlaps_training_is_refused(tmp_path: Path) ->
         open_text_splits(_config(path, validation=path), 0, CPU)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_twenty_newsgroups_gives_its_posts(shared: Path) -> None:
     path = shared / "data" / "newsgroups20_bydate.parquet"
     if not path.exists():

@@ -222,7 +222,7 @@ def corrupted(residual: Path) -> tuple[dict[str, Any], int]:
     return records, len(passes)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_test_images_are_evaluated_with_nineteen_corruptions_at_five_severities(
     corrupted: tuple[dict[str, Any], int],
 ) -> None:
