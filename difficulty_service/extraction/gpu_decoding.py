@@ -31,7 +31,7 @@ from difficulty_service.images.resizing import to_tensor
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _DecodedImage:
     """What is kept of a decoded image.
 
     Attributes:
@@ -80,9 +80,9 @@ class GpuDecoding:
 
     def _see(
         self, batch: Batch, jpegs: EncodedJpegs
-    ) -> tuple[dict[int, _Seen], dict[int, BadImage]]:
+    ) -> tuple[dict[int, _DecodedImage], dict[int, BadImage]]:
         """What is seen of each JPEG by its row, and those that cannot be decoded."""
-        seen: dict[int, _Seen] = {}
+        seen: dict[int, _DecodedImage] = {}
         bad: dict[int, BadImage] = {}
         for place, pixels in self.decoder.decode(jpegs):
             image = batch.new[place.image]
@@ -93,7 +93,7 @@ class GpuDecoding:
                 bad[place.image] = reason
         return seen, bad
 
-    def _see_one(self, sample_id: str, pixels: Tensor | None, encoded: Tensor) -> _Seen:
+    def _see_one(self, sample_id: str, pixels: Tensor | None, encoded: Tensor) -> _DecodedImage:
         """What is seen of a JPEG; the CPU decodes what the GPU did not, and says why it cannot."""
         if pixels is not None:
             with suppress(torch.OutOfMemoryError):
@@ -103,14 +103,16 @@ class GpuDecoding:
         levels = torch.from_numpy(sample_pixels(pixels_of(decoded)).levels)
         return self._views(sample_id, to_tensor(decoded), levels)
 
-    def _views(self, sample_id: str, pixels: Tensor, levels: Tensor) -> _Seen:
+    def _views(self, sample_id: str, pixels: Tensor, levels: Tensor) -> _DecodedImage:
         _, height, width = pixels.shape
         views = views_of(sample_id, pixels, self.preprocessing, self.options)
         device = self.decoder.device
-        return _Seen((height, width), [send(view, device) for view in views], send(levels, device))
+        return _DecodedImage(
+            (height, width), [send(view, device) for view in views], send(levels, device)
+        )
 
     def _images(
-        self, values: Tensor | None, kept: Sequence[int], seen: Mapping[int, _Seen]
+        self, values: Tensor | None, kept: Sequence[int], seen: Mapping[int, _DecodedImage]
     ) -> list[Sequence[Tensor]]:
         """The views of each image that is kept, of which the CPU has decoded some."""
         runs = len(self.options.run_numbers)
@@ -119,7 +121,7 @@ class GpuDecoding:
 
 
 def _sampled(
-    seen: Sequence[_Seen], is_mine: Sequence[bool], hand_on: Callable[[Tensor], Tensor]
+    seen: Sequence[_DecodedImage], is_mine: Sequence[bool], hand_on: Callable[[Tensor], Tensor]
 ) -> SampledOnGpu:
     levels = hand_on(torch.stack([each.levels for each in seen]))
     return SampledOnGpu(np.array(is_mine), [each.shape for each in seen], levels)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from difficulty_service.interface.tables import Frame
     from difficulty_service.reports.sections import Order
 
-    class Column(pa.ChunkedArray):  # type: ignore[misc] # pyarrow ships no types
+    class ScoreColumn(pa.ChunkedArray):  # type: ignore[misc] # pyarrow ships no types
         """A column of the scores; what is not declared here is as in pyarrow."""
 
         def __len__(self) -> int: ...
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
             """The values as a list."""
 
 else:
-    Column = pa.ChunkedArray
+    ScoreColumn = pa.ChunkedArray
 
 SHOWN = 5
 """Number of samples in each list that a notebook shows."""
@@ -98,7 +98,7 @@ class Scores:
         return int(self.table.num_rows)
 
     @overload
-    def __getitem__(self, key: str) -> Column: ...
+    def __getitem__(self, key: str) -> ScoreColumn: ...
 
     @overload
     def __getitem__(self, key: int) -> dict[str, Any]: ...
@@ -106,7 +106,7 @@ class Scores:
     @overload
     def __getitem__(self, key: Rows) -> "Scores": ...
 
-    def __getitem__(self, key: "str | int | Rows") -> "Column | dict[str, Any] | Scores":
+    def __getitem__(self, key: "str | int | Rows") -> "ScoreColumn | dict[str, Any] | Scores":
         """One column, such as `rmd`; the row at a position; or the scores of some samples.
 
         Args:
@@ -119,7 +119,7 @@ class Scores:
         """
         if isinstance(key, str):
             require_columns([key], self.table.column_names, "the table of scores")
-            values: Column = self.table.column(key)
+            values: ScoreColumn = self.table.column(key)
             return values
         if isinstance(key, int | np.integer):
             row: dict[str, Any] = self.table.slice(range(len(self))[key], 1).to_pylist()[0]
