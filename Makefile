@@ -16,7 +16,7 @@ INSTALLED := $(VENV)/.installed
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-most test-all compiled-tests numeric-tests portable check lint types architecture audit advisories docs figures screenshots bench gpu gpu-carried mutants fuzz campaign compose-test evidence formats papers-quick study-quick study-scratch study-losses study-spread study-ablations study-pruning study-selection format clean
+.PHONY: help demo test test-most test-all numeric-tests portable check lint types architecture audit advisories docs figures screenshots bench gpu gpu-carried mutants fuzz campaign compose-test evidence formats papers-quick study-quick study-scratch study-losses study-spread study-ablations study-pruning study-selection format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,10 +36,6 @@ test-most: $(INSTALLED) ## the tests, but for long ones (a quarter of an hour)
 
 test-all: $(INSTALLED) numeric-tests ## all tests, before a release and after a change to what only long ones show (half an hour)
 	$(PYTEST)
-
-# Compiled for pytest, which each of several processes would do for itself, in ten seconds.
-compiled-tests: $(INSTALLED)
-	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || true
 
 # Losses, metrics, statistics and gradients, on processors that can do less than this one.
 NUMERIC := tests/trainer/losses tests/trainer/metrics tests/difficulty_service/gaussians \
@@ -67,7 +63,7 @@ portable: $(INSTALLED) ## numeric tests and scores as on every processor (half a
 
 # What keeps one processor busy goes side by side; the tests build the site of `make docs` themselves.
 check: $(INSTALLED) ## everything that must pass before a change lands (twenty minutes)
-	$(MAKE) --no-print-directory --jobs 2 --output-sync types numeric-tests compiled-tests lint architecture audit
+	$(MAKE) --no-print-directory --jobs 2 --output-sync types numeric-tests lint architecture audit
 	$(MAKE) --no-print-directory test-most
 
 lint: $(INSTALLED) ## style and likely bugs (ruff)

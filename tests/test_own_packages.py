@@ -89,7 +89,7 @@ def test_such_a_module_on_the_python_path_is_not_run(
     assert what_ran(marker) == ""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @loading_torch
 @pytest.mark.parametrize(("start", "place"), [(MODULE, "working folder"), (SCRIPT, "path")])
 def test_child_processes_of_a_command_run_our_modules(

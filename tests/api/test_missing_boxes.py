@@ -74,7 +74,7 @@ def searched(client: ServiceClient) -> str:
     return identity
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_job_lists_the_regions_of_the_command(
     client: ServiceClient, searched: str, roots: Path, tmp_path: Path
 ) -> None:

@@ -109,6 +109,7 @@ def test_a_signal_saves_the_seeds_on_all_nodes(
         assert f"seed {seed}: stopped and saved; resume with the same command" in output.read_text()
 
 
+@pytest.mark.long
 def test_a_node_that_does_not_see_the_folder_is_named(folder: Path) -> None:
     recipe = read_recipe("probe_quick", [])
     seed = SeedToTrain("seed 0", recipe, 0, folder / "run", resume=False)
@@ -118,6 +119,7 @@ def test_a_node_that_does_not_see_the_folder_is_named(folder: Path) -> None:
         SeedActor().start(seed, "cpu", elsewhere)
 
 
+@pytest.mark.long
 def test_a_cluster_without_a_gpu_says_so(
     cluster: SimulatedCluster, folder: Path, fork_command: ForkCommand
 ) -> None:

@@ -137,7 +137,7 @@ def test_training_agrees_on_every_processor_until_rounding_has_grown(
         assert np.linalg.norm(other["parameters"] - first["parameters"]) < 1e-3 * length
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_one_processor_gives_the_same_bits_again(
     results: dict[tuple[str, int, int], Results],
 ) -> None:

@@ -24,7 +24,7 @@ def test_every_path_of_extraction_has_a_budget() -> None:
     assert set(BUDGET["extraction"]) == {*ARGUMENTS, *OTHERS}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("path", ARGUMENTS)
 def test_a_backbone_keeps_to_its_budget_and_has_the_features_of_the_cpu(
     path: str, on_gpus: Call

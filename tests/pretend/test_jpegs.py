@@ -13,6 +13,7 @@ ROUNDING = 0.03
 BY_LIBRARY = pytest.mark.parametrize("library", ["torchcodec", "torchvision"])
 
 
+@pytest.mark.long
 @BY_LIBRARY
 def test_jpegs_that_the_gpu_decodes_keep_to_their_budget(library: str, on_gpus: Call) -> None:
     counted = on_gpus(f"{PATHS}:extract_jpegs", library)

@@ -18,7 +18,7 @@ SCORED: dict[str, tuple[Any, ...]] = {
 """Samples, options, and lines of marks."""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("path", SCORED)
 def test_scores_of_stored_features_on_a_gpu_are_those_of_the_cpu(path: str, on_gpus: Call) -> None:
     found = on_gpus(f"{PATHS}:score_stored", *SCORED[path])

@@ -54,7 +54,7 @@ SCORED: dict[str, tuple[Any, ...]] = {
 """Samples, options of `score`, and unusual limits of samples for each dimension of a covariance."""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("path", SCORED)
 def test_scores_of_tensors_on_a_gpu_are_those_of_the_cpu(path: str, on_gpus: Call) -> None:
     apart = on_gpus(f"{PATHS}:score_tensors", *SCORED[path])["apart"]

@@ -72,7 +72,7 @@ def test_an_upload_is_scored_watched_read_and_deleted(
         assert client.delete(upload).status_code == 204
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_job_that_runs_is_cancelled_within_seconds(
     database_url: str, start_service: StartService, many_photos: Path
 ) -> None:

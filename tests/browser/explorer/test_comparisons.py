@@ -15,6 +15,7 @@ def twin(explorer: Explorer) -> str:
     return str(explorer.score("train"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("look", ["light", "dark"])
 def test_copies_are_asked_for_by_keyboard_and_shown_side_by_side(
     signed_in_page: OpenPage, explorer: Explorer, twin: str, problems: list[str], look: str

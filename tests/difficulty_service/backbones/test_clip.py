@@ -90,7 +90,7 @@ def attention_by_hand(pool: nn.Module, grid: Tensor) -> Tensor:
     return (attention @ value).transpose(1, 2).flatten(2)[:, 0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_projected_features_of_a_vit_are_those_of_open_clip(vit: tuple[nn.Module, Path]) -> None:
     model, path = vit
     options = BackboneOptions(weights=str(path), features="projected")

@@ -27,7 +27,7 @@ def vit(tmp_path_factory: pytest.TempPathFactory) -> tuple[nn.Module, Path]:
     return model, path
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_features_of_phrases_are_those_of_open_clip_at_unit_length(
     vit: tuple[nn.Module, Path],
 ) -> None:

@@ -123,7 +123,7 @@ assert estimator.score(features, labels) > 0
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_works_without_scikit_learn() -> None:
     run = subprocess.run([sys.executable, "-c", WITHOUT_SCIKIT_LEARN], check=False)  # noqa: S603
 

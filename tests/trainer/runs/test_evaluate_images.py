@@ -235,6 +235,7 @@ def test_test_images_are_evaluated_with_nineteen_corruptions_at_five_severities(
     assert all(record.keys() == set(STAGES) for by in records.values() for record in by.values())
 
 
+@pytest.mark.long
 def test_corruption_makes_predictions_worse(
     corrupted: tuple[dict[str, Any], int], residual: Path
 ) -> None:

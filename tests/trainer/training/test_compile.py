@@ -51,7 +51,7 @@ def losses(folder: Path, settings: dict[str, Any]) -> list[float]:
     return [float(epoch["train_loss"]) for epoch in trained.history]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("_without_kernels")
 @pytest.mark.parametrize(
     "settings",
