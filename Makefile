@@ -42,10 +42,11 @@ NUMERIC := tests/trainer/losses tests/trainer/metrics tests/difficulty_service/g
     tests/trainer/training/test_strided_convolutions.py
 
 # One process for each set of instructions, side by side: starting more takes longer than the tests.
+# Each has a folder of its own, since pytest cannot tidy up one that another process tidies up.
 numeric-tests: $(INSTALLED)
-	@for set in SSE4.2 AVX2; do \
+	@mkdir -p build; for set in SSE4.2 AVX2; do \
 	    $(BIN)/python -m benchmarks.processors --as $$set --unless-native \
-	        $(BIN)/python -m pytest -q -n 0 -p no:cacheprovider $(NUMERIC) & \
+	        $(BIN)/python -m pytest -q -n 0 -p no:cacheprovider --basetemp build/tests-$$set $(NUMERIC) & \
 	    started="$$started $$!"; \
 	done; \
 	for one in $$started; do wait $$one || exit 1; done

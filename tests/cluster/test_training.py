@@ -15,7 +15,7 @@ from trainer.commands.places import SeedToTrain
 from trainer.commands.seed_actor import SeedActor, Surroundings
 from trainer.recipes.file import read_recipe
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 ForkCommand = Callable[..., ForkServerProcess]
 
@@ -60,7 +60,6 @@ def wait_for(path: Path, process: ForkServerProcess, output: Path) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.long
 def test_a_sweep_on_a_cluster_has_the_parameters_of_one_machine_whatever_is_killed(
     cluster: SimulatedCluster, folder: Path, fork_command: ForkCommand
 ) -> None:
@@ -86,7 +85,6 @@ def test_a_sweep_on_a_cluster_has_the_parameters_of_one_machine_whatever_is_kill
     assert not list((folder / "ray").glob(".shared-*"))
 
 
-@pytest.mark.long
 def test_a_signal_saves_the_seeds_on_all_nodes(
     cluster: SimulatedCluster, folder: Path, fork_command: ForkCommand
 ) -> None:
@@ -109,7 +107,6 @@ def test_a_signal_saves_the_seeds_on_all_nodes(
         assert f"seed {seed}: stopped and saved; resume with the same command" in output.read_text()
 
 
-@pytest.mark.long
 def test_a_node_that_does_not_see_the_folder_is_named(folder: Path) -> None:
     recipe = read_recipe("probe_quick", [])
     seed = SeedToTrain("seed 0", recipe, 0, folder / "run", resume=False)
@@ -119,7 +116,6 @@ def test_a_node_that_does_not_see_the_folder_is_named(folder: Path) -> None:
         SeedActor().start(seed, "cpu", elsewhere)
 
 
-@pytest.mark.long
 def test_a_cluster_without_a_gpu_says_so(
     cluster: SimulatedCluster, folder: Path, fork_command: ForkCommand
 ) -> None:

@@ -12,6 +12,8 @@ from scipy.stats import spearmanr
 
 from benchmarks.processors import available, environment_of
 
+pytestmark = pytest.mark.long
+
 Results = dict[str, NDArray[np.float64]]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,7 +114,6 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int, in
     return found | {(name, 1, 0): results_of(folder, name, 1)[0] for name in others}
 
 
-@pytest.mark.long
 def test_scores_agree_on_every_processor(results: dict[tuple[str, int, int], Results]) -> None:
     first, *others = results.values()
 
@@ -125,7 +126,6 @@ def test_scores_agree_on_every_processor(results: dict[tuple[str, int, int], Res
             assert np.abs(first[name][flags]).max(initial=0) < 1e-3 * spread
 
 
-@pytest.mark.long
 def test_training_agrees_on_every_processor_until_rounding_has_grown(
     results: dict[tuple[str, int, int], Results],
 ) -> None:
@@ -137,7 +137,6 @@ def test_training_agrees_on_every_processor_until_rounding_has_grown(
         assert np.linalg.norm(other["parameters"] - first["parameters"]) < 1e-3 * length
 
 
-@pytest.mark.long
 def test_one_processor_gives_the_same_bits_again(
     results: dict[tuple[str, int, int], Results],
 ) -> None:
