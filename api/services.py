@@ -99,7 +99,7 @@ class Services:
     comparisons: Comparisons  # compares jobs, one at a time
     thumbnails: Thumbnails  # makes small pictures, in processes of their own
     scoring_process: ScoringProcess  # scores single samples, in a process of its own
-    scoring_models: ScoringModels  # gaussians that single samples are scored against
+    scoring_models: ScoringModels  # Gaussians that single samples are scored against
     word_search: WordSearch  # finds samples by words
     upload_checks: UploadChecks  # checks files that were uploaded, in processes of their own
     previews: Previews  # says how a dataset would be read, in a process of its own
