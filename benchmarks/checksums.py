@@ -1,4 +1,4 @@
-"""How much of the time to read a file its checksum takes: scores, a store's part, Gaussians.
+"""How much of the time to read a file its checksum takes: scores, a store's shard, Gaussians.
 
     python -m benchmarks.checksums
 
@@ -21,7 +21,7 @@ import torch
 
 from difficulty_service.base import checksums as checksum
 from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import MappedFeatures, Part, open_part, write_part
+from difficulty_service.features.shard import MappedFeatures, ShardTable, open_shard, write_shard
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.fitting import fit
 from difficulty_service.gaussians.moments import compute_moments
@@ -41,19 +41,19 @@ def write_files(folder: Path, samples: int, rows: int, dim: int) -> None:
         for name in ("md", "md_agnostic", "rmd", "rmd_loo", "label_margin", "percentile")
     }
     labels = generator.integers(0, CLASSES, samples)
-    table = {
+    columns = {
         "sample_id": [f"train/{row % CLASSES:03d}/{row:08d}.jpg" for row in range(samples)],
         "label": labels,
         "label_name": [f"class {label}" for label in labels],
         "nearest_label": labels,
         **numbers,
     }
-    write_scores(folder / "scores.parquet", pa.table(table), Provenance.of({"dataset": "random"}))
+    write_scores(folder / "scores.parquet", pa.table(columns), Provenance.of({"dataset": "random"}))
     features = torch.from_numpy(generator.standard_normal((rows, dim), dtype=np.float32))
     of_rows = torch.arange(rows) % CLASSES
     ids = [f"{row:08d}" for row in range(rows)]
-    part = Part(ids, of_rows, torch.zeros(rows, dtype=torch.int64), features)
-    write_part(folder / "part-00000.arrow", part, [])
+    table = ShardTable(ids, of_rows, torch.zeros(rows, dtype=torch.int64), features)
+    write_shard(folder / "part-00000.arrow", table, [])
     gaussians = fit(features[:20_000], of_rows[:20_000], CLASSES, FitOptions(shrinkage=0.1))
     described = FeatureDescription(class_names=("a",), num_shards=1, augment_runs=0)
     save_gaussians(
@@ -67,13 +67,13 @@ def readers(folder: Path, rows: int) -> dict[str, Callable[[], object]]:
     """What is timed, by name."""
 
     def blocks(add: bool) -> None:  # noqa: FBT001 - two rows of the table
-        part = open_part(folder / "part-00000.arrow", [])
+        opened = open_shard(folder / "part-00000.arrow", [])
         for start in range(0, rows, 4096):
             stop = min(start + 4096, rows)
-            features = part.read_features(slice(start, stop))
+            features = opened.read_features(slice(start, stop))
             features.sum()  # reads the mapped memory
             if add:
-                compute_moments(features, part.labels[start:stop], features[0], CLASSES)
+                compute_moments(features, opened.labels[start:stop], features[0], CLASSES)
 
     return {
         "scores, all columns": lambda: read_scores(folder / "scores.parquet"),

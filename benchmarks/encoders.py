@@ -167,7 +167,7 @@ def features_by_extraction(case: Case, folder: Path, mode: Mode) -> Tensor:
             options=ExtractOptions(preprocess=mode, stop_on_error=True),
         )
         execute(plan)
-        return open_store(plan.out).read_part(0).features.clone()
+        return open_store(plan.out).read_shard(0).features.clone()
 
 
 def largest_pixel_difference(case: Case, paths: Sequence[Path]) -> int:
@@ -256,7 +256,7 @@ def compare_texts(folder: Path) -> str:
             DatasetOptions(text_column="text"),
         )
         execute(plan)
-        found = open_store(plan.out).read_part(0).features.clone()
+        found = open_store(plan.out).read_shard(0).features.clone()
     difference = relative_difference(found, torch.stack(expected))
     library = f"transformers {transformers.__version__}"
     return f"| {library} | all-MiniLM-L6-v2, {TEXTS} texts | {difference:.0g} | | |"

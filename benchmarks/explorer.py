@@ -23,7 +23,7 @@ import torch
 from benchmarks.machine import machine
 from benchmarks.pages import write_random_scores
 from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import Part
+from difficulty_service.features.shard import ShardTable
 from difficulty_service.features.store import create_store
 from difficulty_service.scores.file import read_scores
 
@@ -67,12 +67,12 @@ def write_random_features(folder: Path, scores: Path) -> None:
         "fingerprint": "0",
     }
     store = create_store(folder, FeatureDescription.of(description))
-    for shard in range(store.num_parts):
+    for shard in range(store.num_shards):
         rows = slice(shard * SHARD, (shard + 1) * SHARD)
         noise = torch.randn(len(labels[rows]), DIM, generator=generator)
         features = means[labels[rows]] + noise
-        store.write_part(
-            shard, Part(ids[rows], labels[rows], torch.zeros(len(noise)), features), []
+        store.write_shard(
+            shard, ShardTable(ids[rows], labels[rows], torch.zeros(len(noise)), features), []
         )
 
 

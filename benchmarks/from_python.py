@@ -34,17 +34,17 @@ CALLS = 5
 
 def write_store(folder: Path) -> None:
     """The features of `make_features` as a feature store, beside the arrays."""
-    from difficulty_service.features.part import Part
+    from difficulty_service.features.shard import ShardTable
     from difficulty_service.features.store import create_store
     from difficulty_service.interface.arrays import read_arrays
 
     features, labels = np.load(folder / "features.npy"), np.load(folder / "labels.npy")
     source = read_arrays(features, labels, None)
     store = create_store(folder / "store", source.description)
-    for shard in range(source.num_parts):
-        part = source.open_part(shard)
-        ids = part.sample_ids.to_pylist()
-        store.write_part(shard, Part(ids, part.labels, part.runs, part.features()), [])
+    for shard in range(source.num_shards):
+        opened = source.open_shard(shard)
+        ids = opened.sample_ids.to_pylist()
+        store.write_shard(shard, ShardTable(ids, opened.labels, opened.runs, opened.features()), [])
 
 
 def call_command(folder: Path) -> None:

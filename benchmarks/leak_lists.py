@@ -55,7 +55,7 @@ def main() -> None:
     print(machine())
     with tempfile.TemporaryDirectory() as folder:
         part = write_set(Path(folder) / "part", arguments.exact, arguments.dim, 0)
-        copied = part.source.open_part(0).features().clone()
+        copied = part.source.open_shard(0).features().clone()
         copies = Copies(copied, COPIED_EVERY, NOISE, varies=True)
         test = write_set(Path(folder) / "test", arguments.test, arguments.dim, 1, copies)
         both = [timed(part, test, search) for search in ("exact", "lists")]

@@ -23,12 +23,12 @@ from benchmarks.machine import machine
 from difficulty_service.analyses.leaks.leaks import find_leaks
 from difficulty_service.base.process_setup import enable_avx512_kernels
 from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import Part
+from difficulty_service.features.shard import ShardTable
 from difficulty_service.features.store import create_store
 from difficulty_service.scorers.near_copies import ROWS_AT_ONCE
 from difficulty_service.scoring.splits import Split
 
-PART_ROWS = 4096
+SHARD_ROWS = 4096
 COPIED_EVERY = 1000
 COSINE = 0.97
 SAMPLED_EVERY = 0.05  # seconds
@@ -57,8 +57,8 @@ def write_set(folder: Path, rows: int, dim: int, seed: int, copies: Copies | Non
     description = {
         "class_names": [str(number) for number in range(10)],
         "num_samples": rows,
-        "num_shards": -(-rows // PART_ROWS),
-        "shard_size": PART_ROWS,
+        "num_shards": -(-rows // SHARD_ROWS),
+        "shard_size": SHARD_ROWS,
         "feature_dim": dim,
         "augment_runs": 0,
         "dataset": folder.name,
@@ -67,9 +67,9 @@ def write_set(folder: Path, rows: int, dim: int, seed: int, copies: Copies | Non
     }
     store = create_store(folder, FeatureDescription.of(description))
     generator = torch.Generator().manual_seed(seed)
-    for shard in range(store.num_parts):
-        first = shard * PART_ROWS
-        count = min(PART_ROWS, rows - first)
+    for shard in range(store.num_shards):
+        first = shard * SHARD_ROWS
+        count = min(SHARD_ROWS, rows - first)
         features = torch.randn(count, dim, generator=generator)
         if copies is not None:
             planted = torch.arange(-first % copies.every, count, copies.every)
@@ -78,7 +78,7 @@ def write_set(folder: Path, rows: int, dim: int, seed: int, copies: Copies | Non
             features[planted] = originals + copies.noise * noise * features[planted]
         ids = [f"{first + row:08d}.jpg" for row in range(count)]
         labels = torch.randint(10, (count,), generator=generator)
-        store.write_part(shard, Part(ids, labels, torch.zeros(count).long(), features), [])
+        store.write_shard(shard, ShardTable(ids, labels, torch.zeros(count).long(), features), [])
     return Split(folder.name, store)
 
 
@@ -111,7 +111,7 @@ def main() -> None:
     print(machine())
     with tempfile.TemporaryDirectory() as folder:
         train = write_set(Path(folder) / "train", arguments.train, arguments.dim, 0)
-        copied = train.source.open_part(0).features().clone()
+        copied = train.source.open_shard(0).features().clone()
         test = write_set(Path(folder) / "test", arguments.test, arguments.dim, 1, Copies(copied))
         multiply(ROWS_AT_ONCE, 10 * ROWS_AT_ONCE, arguments.dim)  # starts the threads
         half = arguments.train // 2

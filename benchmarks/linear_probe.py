@@ -22,8 +22,10 @@ WEIGHT_DECAY, STEPS = 1e-4, 150
 def read_features(folder: Path) -> tuple[Tensor, Tensor]:
     """All features (samples, dim) and labels (samples,) of a store."""
     store = open_store(folder)
-    parts = [store.read_part(shard) for shard in range(store.num_parts)]
-    return torch.cat([part.features for part in parts]), torch.cat([part.labels for part in parts])
+    shards = [store.read_shard(shard) for shard in range(store.num_shards)]
+    return torch.cat([each.features for each in shards]), torch.cat(
+        [each.labels for each in shards]
+    )
 
 
 def fit_probe(features: Tensor, labels: Tensor, num_classes: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Fit and score from Parquet, part by part: time over the machine's floor, and memory, by rows.
+"""Fit and score from Parquet, shard by shard: time over the machine's floor, and memory, by rows.
 
 Run: python -m benchmarks.streamed [--rows 50000 200000 1281167 10000000] [--rounds 3] [--peer]
      [--dim 512] [--kinds rmd file]
@@ -43,17 +43,17 @@ from benchmarks.machine import machine
 from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.base.threads import map_in_order, num_workers
 from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import Part
+from difficulty_service.features.shard import ShardTable
 from difficulty_service.features.store import FeatureStore, create_store, open_store
-from difficulty_service.gaussians.chunks import with_labels
+from difficulty_service.gaussians.batches import with_labels
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.products import Workspace, one_thread_per_product
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
-from difficulty_service.scoring.fit_store import Piece, StoreChunks, fit_store
+from difficulty_service.scoring.fit_store import ShardSlice, StoreBatches, fit_store
 from difficulty_service.scoring.pipeline import ScoreRequest, score_features
 from difficulty_service.settings.options import ScoringOptions
 
-CLASSES, PART_ROWS = 1000, 4096
+CLASSES, SHARD_ROWS = 1000, 4096
 PEER_ROWS = 1_281_167
 SAMPLED_EVERY = 0.01  # seconds
 KINDS = ("rmd", "file")
@@ -65,8 +65,8 @@ def description(rows: int, dim: int, classes: int) -> dict[str, object]:
     return dict.fromkeys((*same, "dataset", "decoder"), "benchmark") | {
         "class_names": [str(number) for number in range(classes)],
         "num_samples": rows,
-        "num_shards": -(-rows // PART_ROWS),
-        "shard_size": PART_ROWS,
+        "num_shards": -(-rows // SHARD_ROWS),
+        "shard_size": SHARD_ROWS,
         "feature_dim": dim,
         "preprocessing": {},
         "max_pixels": 0,
@@ -83,15 +83,15 @@ def make_store(folder: Path, rows: int, dim: int, classes: int = CLASSES) -> Fea
     rotation = np.linalg.qr(generator.standard_normal((dim, dim)))[0]
     mixing = (rotation * np.geomspace(1, 0.05, dim)).astype(np.float32).T
     means = generator.standard_normal((classes, dim), dtype=np.float32) @ mixing
-    for shard in range(store.num_parts):
-        count = min(PART_ROWS, rows - shard * PART_ROWS)
+    for shard in range(store.num_shards):
+        count = min(SHARD_ROWS, rows - shard * SHARD_ROWS)
         labels = generator.integers(0, classes, count)
         noise = generator.standard_normal((count, dim), dtype=np.float32)
         features = noise @ mixing + means[labels]
-        ids = [f"{shard * PART_ROWS + row:08d}.jpg" for row in range(count)]
+        ids = [f"{shard * SHARD_ROWS + row:08d}.jpg" for row in range(count)]
         zeros = torch.zeros(count, dtype=torch.int64)
-        part = Part(ids, torch.from_numpy(labels), zeros, torch.from_numpy(features))
-        store.write_part(shard, part, [])
+        table = ShardTable(ids, torch.from_numpy(labels), zeros, torch.from_numpy(features))
+        store.write_shard(shard, table, [])
     return store
 
 
@@ -130,23 +130,23 @@ def fit_and_rmd(folder: Path) -> Tensor:
     """RMD of every row of a store, and nothing else."""
     store = open_store(folder)
     scorer = relative_mahalanobis(fit_store(store, FitOptions()).gaussians)
-    source, work = StoreChunks(store), Workspace()
+    source, work = StoreBatches(store), Workspace()
 
-    def rmd_of_chunk(chunk: Sequence[Piece]) -> Tensor:
-        blocks = with_labels(*source.read(chunk, work))
+    def rmd_of_batch(batch: Sequence[ShardSlice]) -> Tensor:
+        blocks = with_labels(*source.read(batch, work))
         return torch.cat([scorer.rmd_of_block(*rows, work) for rows in blocks])
 
     with one_thread_per_product():
-        return torch.cat(list(map_in_order(rmd_of_chunk, source.chunks(), num_workers())))
+        return torch.cat(list(map_in_order(rmd_of_batch, source.batches(), num_workers())))
 
 
 def peer(folder: Path) -> Callable[[], object]:
     """The peer's RMD, once all features are in memory."""
     store = open_store(folder)
-    parts = [store.read_part(shard) for shard in range(store.num_parts)]
-    features = torch.cat([part.features for part in parts]).numpy()
-    labels = torch.cat([part.labels for part in parts]).numpy()
-    del parts
+    shards = [store.read_shard(shard) for shard in range(store.num_shards)]
+    features = torch.cat([each.features for each in shards]).numpy()
+    labels = torch.cat([each.labels for each in shards]).numpy()
+    del shards
     return pytorch_ood(features, labels, CLASSES)
 
 

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from difficulty_service.backbones import backbone
 from difficulty_service.base import apart
 from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import Part
+from difficulty_service.features.shard import ShardTable
 from difficulty_service.features.store import create_store
 from tests.fork_server import ForkedContext, LightContext, preload
 from tests.warm_command import Call, warm_command
@@ -214,7 +214,7 @@ def write_features() -> Callable[..., str]:
             folder,
             FeatureDescription.of({"class_names": names, "num_shards": 1, "augment_runs": 0}),
         )
-        store.write_part(0, Part(ids, labels, torch.zeros(num_samples), features), [])
+        store.write_shard(0, ShardTable(ids, labels, torch.zeros(num_samples), features), [])
         return str(folder)
 
     return write

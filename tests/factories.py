@@ -17,7 +17,7 @@ from torch import Tensor
 
 from difficulty_service.base.files import content_digest
 from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import Part
+from difficulty_service.features.shard import ShardTable
 from difficulty_service.features.store import FeatureStore, create_store
 from difficulty_service.marks.record import MarkedSample, Marks
 from difficulty_service.scores.file import to_schema, write_scores
@@ -107,7 +107,7 @@ def store_of(
         features: Shape (samples, dim), or (samples, runs, dim) of several augmentation runs.
         labels: Shape (samples,).
         ids: Ids of the samples; by default `s0`, `s1` and so on.
-        shard_size: Samples of a part; by default all.
+        shard_size: Samples of a shard; by default all.
         contents: What the samples were read from; by default that is not known.
         description: Keys of the description that differ from the usual ones.
     """
@@ -130,14 +130,14 @@ def store_of(
     ids = [f"s{row}" for row in range(samples)] if ids is None else ids
     for shard, start in enumerate(starts):
         rows = slice(start, start + size)
-        part = Part(
+        table = ShardTable(
             [sample_id for sample_id in ids[rows] for _ in numbers],
             labels[rows].repeat_interleave(num_runs),
             numbers.repeat(len(labels[rows])),
             runs[rows].flatten(0, 1),
             contents and [content_digest(data) for data in contents[rows] for _ in numbers],
         )
-        store.write_part(shard, part, [])
+        store.write_shard(shard, table, [])
     return store
 
 

@@ -28,7 +28,7 @@ VIOLATIONS = {
     "service": ("difficulty_service.base.files", "difficulty_service.scores.file"),
     "trainer": ("trainer.config.steps", "trainer.run_folder"),
     "api": ("api.settings", "api.logs"),
-    "circles": ("difficulty_service.features.part", "difficulty_service.features.store"),
+    "circles": ("difficulty_service.features.shard", "difficulty_service.features.store"),
     "arrays": ("difficulty_service.gaussians.moments", "PIL"),
     "tensors": ("trainer.losses.mmce", "sklearn"),
     "entrance": ("trainer.samples", "difficulty_service.scorers.mahalanobis"),

@@ -69,7 +69,7 @@ def write_kept_features(
 
 def _contents(store: "FeatureSource", ids: pa.StringArray | None) -> pa.Array | None:
     """Digest of what each row was read from; None where that is not known of every row."""
-    parts = [store.contents(shard) for shard in range(store.num_parts)]
+    parts = [store.contents(shard) for shard in range(store.num_shards)]
     known = [part for part in parts if part is not None]
     if not known or len(known) < len(parts):
         return None

@@ -40,7 +40,7 @@ from difficulty_service.marks.record import (
     to_table,
 )
 
-PART = 20_000  # marks that are in memory at once where all are read
+BATCH = 20_000  # marks that are in memory at once where all are read
 AT_ONCE = 500  # values of one statement; SQLite allows a limited number of parameters
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ def set_marks(
             if any(before[row] not in (seen[row], done[row]) for row in seen):
                 raise MarkedMeanwhile(current)
         at = now(connection)
-        for rows in _parts(changes):
+        for rows in _batches(changes):
             connection.execute(delete(MARKS).where(_of(owner, job_id), MARKS.c.row.in_(rows)))
             values = [
                 {
@@ -130,7 +130,7 @@ tries; without the pause it would find the next transaction every time."""
 class PartlyMarked(Exception):
     """Only some of many marks were stored; the same call stores them all.
 
-    `reason` says why the next part was not.
+    `reason` says why the next batch was not.
     """
 
     def __init__(self, done: int, wanted: int, reason: DBAPIError) -> None:
@@ -141,21 +141,21 @@ class PartlyMarked(Exception):
 def set_many_marks(
     engine: Engine, owner: str, job_id: str, changes: Mapping[int, SampleMark | None]
 ) -> None:
-    """Stores or removes many marks in parts, between which other writers have their turn.
+    """Stores or removes many marks in batches, between which other writers have their turn.
 
-    A part is stored as by `set_marks`, whatever the marks are. One transaction of 100,000 marks
+    A batch is stored as by `set_marks`, whatever the marks are. One transaction of 100,000 marks
     would keep SQLite from all others for a second, and several one after the other for ever.
 
     Raises:
-        PartlyMarked: A part was not stored after others were.
+        PartlyMarked: A batch was not stored after others were.
     """
     rows = list(changes)
     for done in range(0, len(rows), AT_A_TIME):
         if done and engine.dialect.name == "sqlite":
             time.sleep(PAUSE)
-        part = {row: changes[row] for row in rows[done : done + AT_A_TIME]}
+        batch = {row: changes[row] for row in rows[done : done + AT_A_TIME]}
         try:
-            set_marks(engine, owner, job_id, part, {})
+            set_marks(engine, owner, job_id, batch, {})
         except DBAPIError as error:
             if not done:
                 raise
@@ -174,8 +174,8 @@ def _marks_of_rows(
     connection: Connection, owner: str, job_id: str, rows: Sequence[int]
 ) -> dict[int, SampleMark | None]:
     marks: dict[int, SampleMark | None] = dict.fromkeys(rows)
-    for part in _parts(rows):
-        query = select(MARKS).where(_of(owner, job_id), MARKS.c.row.in_(part))
+    for batch in _batches(rows):
+        query = select(MARKS).where(_of(owner, job_id), MARKS.c.row.in_(batch))
         for row in connection.execute(query):
             marks[row.row] = _mark(row)
     return marks
@@ -187,10 +187,10 @@ def marks_by_owner(
     """The mark that each of some owners gave a sample, of those that gave one."""
     found = {}
     with engine.connect() as connection:
-        for part in _parts(owners):
+        for batch in _batches(owners):
             # By the whole primary key: a job may have millions of marks.
-            of_part = and_(MARKS.c.job == job_id, MARKS.c.owner.in_(part), MARKS.c.row == row)
-            for each in connection.execute(select(MARKS).where(of_part)):
+            of_batch = and_(MARKS.c.job == job_id, MARKS.c.owner.in_(batch), MARKS.c.row == row)
+            for each in connection.execute(select(MARKS).where(of_batch)):
                 found[each.owner] = _mark(each)
     return found
 
@@ -205,11 +205,11 @@ def list_marks(
 
 
 def all_marks(engine: Engine, owner: str, job_id: str) -> Iterator[list[SampleMark]]:
-    """All marks of an owner, in the order of the score file: parts, since there may be millions."""
+    """All marks of an owner, in the order of the score file, in batches: there may be millions."""
     query = select(MARKS).where(_of(owner, job_id)).order_by(MARKS.c.row)
-    with engine.connect().execution_options(yield_per=PART) as connection:
-        for part in connection.execute(query).partitions():
-            yield [_mark(row) for row in part]
+    with engine.connect().execution_options(yield_per=BATCH) as connection:
+        for batch in connection.execute(query).partitions():
+            yield [_mark(row) for row in batch]
 
 
 def count_marks(engine: Engine, owner: str, job_id: str) -> Counter[tuple[str, Mark]]:
@@ -245,7 +245,7 @@ def marked_rows(
     query = select(MARKS.c.row).where(_of(owner, job_id)).order_by(MARKS.c.row)
     if mark is not None:
         query = query.where(MARKS.c.mark == mark.value)
-    with engine.connect().execution_options(yield_per=PART) as connection:
+    with engine.connect().execution_options(yield_per=BATCH) as connection:
         return np.fromiter(connection.execute(query).scalars(), np.int64)
 
 
@@ -257,7 +257,7 @@ def _of(owner: str, job_id: str) -> ColumnElement[bool]:
     return and_(MARKS.c.owner == owner, MARKS.c.job == job_id)
 
 
-def _parts(values: Iterable[T]) -> Iterator[list[T]]:
+def _batches(values: Iterable[T]) -> Iterator[list[T]]:
     listed = list(values)
     return (listed[first : first + AT_ONCE] for first in range(0, len(listed), AT_ONCE))
 

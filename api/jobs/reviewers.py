@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine, delete, insert, select
 
 from api.http.problems import conflict, invalid
-from api.jobs.marks import PART, SampleMark, marks_by_owner
+from api.jobs.marks import BATCH, SampleMark, marks_by_owner
 from api.storage.database import retry, write_transaction
 from api.storage.keys import Key, is_in_force, list_keys
 from api.storage.space import makes_room
@@ -55,8 +55,8 @@ def review_marks(engine: Engine, job_id: str, only: str | None = None) -> Review
     if only is not None:
         query = query.where(MARKS.c.owner == only)
     numbers, times = [np.empty((0, 4), np.int64)], [np.empty(0)]
-    with engine.connect().execution_options(yield_per=PART) as connection:
-        for part in connection.execute(query).partitions():
+    with engine.connect().execution_options(yield_per=BATCH) as connection:
+        for batch in connection.execute(query).partitions():
             found = [
                 (
                     row,
@@ -64,10 +64,10 @@ def review_marks(engine: Engine, job_id: str, only: str | None = None) -> Review
                     decided.setdefault((mark, label), len(decided)),
                     orders.setdefault(order, len(orders)),
                 )
-                for row, owner, mark, label, order, _ in part
+                for row, owner, mark, label, order, _ in batch
             ]
             numbers.append(np.array(found, np.int64))
-            times.append(np.array([row.at for row in part]))
+            times.append(np.array([row.at for row in batch]))
     rows, of_owners, decisions, of_orders = np.concatenate(numbers).T
     return ReviewMarks(
         rows=rows,

@@ -66,8 +66,8 @@ def cleaned_list(engine: Engine, owner: str, job_id: str, scores: ScoreColumns) 
     given = scores.label_names(np.arange(len(samples)))
     labels, decided = list(given), [None] * len(samples)
     marks: list[str | None] = [*decided]
-    for part in all_marks(engine, owner, job_id):
-        for each in part:
+    for batch in all_marks(engine, owner, job_id):
+        for each in batch:
             marks[each.row], labels[each.row] = each.mark.value, each.label or given[each.row]
     columns = (samples.ids, labels, given, marks)
     arrays = [pa.array(column, pa.string()) for column in columns]

@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sqlalchemy import Engine
 
-from api.jobs.marks import PART
+from api.jobs.marks import BATCH
 from api.jobs.reviewers import ReviewMarks, review_marks
 from api.jobs.store import Job
 from api.results.decisions import MARKS_SCHEMA, to_times
@@ -176,8 +176,8 @@ class JobReview:
         merged = self.merged
         decided = np.flatnonzero(merged.values != TIED)
         orders = [*self.marks.order_names, ""]  # the last one for -1
-        for first in range(0, len(decided), PART):
-            places = decided[first : first + PART]
+        for first in range(0, len(decided), BATCH):
+            places = decided[first : first + BATCH]
             rows, values = merged.rows[places], merged.values[places]
             kept = values == self._values_of_labels(rows)
             marks = np.where(kept, Mark.KEEP, Mark.RELABEL).astype(object)  # of any length

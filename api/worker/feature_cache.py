@@ -1,6 +1,6 @@
 """Features of earlier jobs, so that a job on images that its owner has sent before is quick.
 
-Each finished extraction leaves its parts here, and each new one begins with those of the same
+Each finished extraction leaves its shards here, and each new one begins with those of the same
 owner, backbone and settings. Nothing passes from one owner to another, not even the time that an
 image takes. A file is a hard link, so that its deletion disturbs no job that has begun with it.
 """
@@ -22,7 +22,7 @@ from difficulty_service.features.store import PREVIOUS_FOLDER, FeatureStore
 
 @dataclass(frozen=True)
 class FeatureCache:
-    """A folder of parts of feature stores, of bounded size; several workers may use it at once."""
+    """A folder of shards of feature stores, of bounded size; several workers may use it at once."""
 
     folder: Path  # created where it does not exist
     max_bytes: int  # beyond which those not used for longest are deleted; 0 to keep nothing
@@ -31,7 +31,7 @@ class FeatureCache:
     def lend(self, store: FeatureStore) -> None:
         """Adds the features that a new store can use to its previous features."""
         target = store.folder / PREVIOUS_FOLDER
-        if target.exists() or len(store.missing_parts()) < store.num_parts:
+        if target.exists() or len(store.missing_shards()) < store.num_shards:
             return  # an attempt that is resumed, which has had them
         files = filter(_is_whole, sorted(self._place(store.description).glob("*.arrow")))
         for number, file in enumerate(files):
@@ -41,14 +41,14 @@ class FeatureCache:
                 os.utime(file)
 
     def keep(self, store: FeatureStore, name: str) -> None:
-        """Takes the parts of a complete store, under a name that no other job has."""
+        """Takes the shards of a complete store, under a name that no other job has."""
         if not self.max_bytes:
             return
         place = self._place(store.description)
         place.mkdir(parents=True, exist_ok=True)
-        for shard in range(store.num_parts):
+        for shard in range(store.num_shards):
             with suppress(FileExistsError):  # by an earlier attempt of the job
-                _link(store.part_file(shard), place / f"{name}-{shard:05d}.arrow")
+                _link(store.shard_file(shard), place / f"{name}-{shard:05d}.arrow")
         shrink(self.folder, self.max_bytes)
 
     def _place(self, description: FeatureDescription) -> Path:

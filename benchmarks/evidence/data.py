@@ -141,11 +141,11 @@ def extract(
 def read_images(study: Study, source: str, backbone: str, *, flip: bool = False) -> Images:
     """Features and labels in the order of the dataset."""
     store = open_store(study.store(source, backbone, flip=flip))
-    parts = [store.read_part(shard) for shard in range(store.num_parts)]
-    ids = [sample_id for part in parts for sample_id in part.sample_ids]
+    shards = [store.read_shard(shard) for shard in range(store.num_shards)]
+    ids = [sample_id for each in shards for sample_id in each.sample_ids]
     return Images(
-        torch.cat([part.features for part in parts]).float().numpy(),
-        torch.cat([part.labels for part in parts]).long().numpy(),
+        torch.cat([each.features for each in shards]).float().numpy(),
+        torch.cat([each.labels for each in shards]).long().numpy(),
         _positions(study, source, ids),
     )
 

@@ -131,10 +131,10 @@ def moved_photographs(study: Study) -> dict[str, str]:
 def read_photographs(folder: Path) -> tuple[list[str], Tensor, Tensor]:
     """Ids, features (samples, dim) and labels (samples,) of photographs, of a feature store."""
     store = open_store(folder)
-    parts = [store.read_part(shard) for shard in range(store.num_parts)]
-    ids = [sample_id for part in parts for sample_id in part.sample_ids]
+    shards = [store.read_shard(shard) for shard in range(store.num_shards)]
+    ids = [sample_id for each in shards for sample_id in each.sample_ids]
     features, labels = (
-        torch.cat([getattr(part, name) for part in parts]) for name in ("features", "labels")
+        torch.cat([getattr(each, name) for each in shards]) for name in ("features", "labels")
     )
     return ids, features.float(), labels.long()
 

@@ -41,7 +41,7 @@ from benchmarks.evidence.training.comparison import paired_difference
 from benchmarks.machine import machine
 from benchmarks.real_data import shared_folder, skipped
 from difficulty_service.analyses.tags.model import GivenTags, fit_tags
-from difficulty_service.gaussians.chunks import TensorChunks
+from difficulty_service.gaussians.batches import TensorBatches
 
 SHARED = shared_folder()
 SIDE, MOST = 32, 4
@@ -125,7 +125,7 @@ def ours(features: NDArray[np.float32], has: Bools) -> Numbers:
     starts = torch.cat([torch.zeros(1, dtype=torch.int64), given.sum(dim=1).cumsum(0)])
     tags = GivenTags(starts, given.nonzero()[:, 1], given.shape[1])
     numbers, rows = torch.arange(len(features)), torch.from_numpy(features)
-    rule = fit_tags(TensorChunks(rows, numbers), tags, 0, torch.float32)
+    rule = fit_tags(TensorBatches(rows, numbers), tags, 0, torch.float32)
     found = [judged.suspicion.sigmoid() for _, judged in rule.judge(rows, numbers)]
     every = np.zeros(has.shape)
     every[:, rule.fitted.numpy()] = torch.cat(found).numpy()

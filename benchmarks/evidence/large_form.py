@@ -27,7 +27,7 @@ from benchmarks.evidence.label_sets import LabelSet, label_samples
 from benchmarks.evidence.noise import change_at_random
 from benchmarks.machine import machine
 from benchmarks.real_data import shared_folder
-from difficulty_service.gaussians.chunks import TensorChunks
+from difficulty_service.gaussians.batches import TensorBatches
 from difficulty_service.gaussians.products import BLOCK_ROWS, one_thread_per_product
 from difficulty_service.scorers import suspicion
 from difficulty_service.scorers.suspicion import PosteriorOptions, fit_posteriors
@@ -73,7 +73,7 @@ def labelled(study: Study, labels: LabelSet) -> tuple[Tensor, Tensor, NDArray[np
 def judge(features: Tensor, labels: Tensor, wrong: NDArray[np.bool_]) -> Judged:
     """Fits and judges all labels."""
     options = PosteriorOptions(("suspicion",), int(labels.max()) + 1)
-    posteriors = fit_posteriors(TensorChunks(features, labels), options)
+    posteriors = fit_posteriors(TensorBatches(features, labels), options)
     with one_thread_per_product():
         blocks = zip(features.split(BLOCK_ROWS), labels.split(BLOCK_ROWS), strict=True)
         found = torch.cat([posteriors.columns(*block)["suspicion"] for block in blocks]).numpy()

@@ -165,8 +165,8 @@ def _encoded(common: Any, photographs: Path, mode: Mode) -> Encoded:  # noqa: AN
     options = ExtractOptions(batch_size=common.batch_size, preprocess=mode)
     dataset = open_dataset(str(photographs), DatasetOptions(label_column="label"))
     task = ExtractionTask(dataset, common.name, common.network, options)
-    part = extract_shard(task, common.backbone, 0).part
-    return Encoded(part.features, part.labels, rate=0)
+    table = extract_shard(task, common.backbone, 0).table
+    return Encoded(table.features, table.labels, rate=0)
 
 
 def _extract(setting: Setting, common: Any, workers: int, bare: float) -> tuple[Row, bool]:  # noqa: ANN401

@@ -107,10 +107,10 @@ def with_labels(source: Path, labels: Mapping[str, int], column: str, target: Pa
     store = open_store(source)
     description = {**store.description.to_json(), "label_column": column}
     copy = create_store(target, FeatureDescription.of(description))
-    for shard in copy.missing_parts():
-        part = store.read_part(shard)
-        new = torch.tensor([labels[sample_id] for sample_id in part.sample_ids])
-        copy.write_part(shard, replace(part, labels=new), [])
+    for shard in copy.missing_shards():
+        table = store.read_shard(shard)
+        new = torch.tensor([labels[sample_id] for sample_id in table.sample_ids])
+        copy.write_shard(shard, replace(table, labels=new), [])
     return target
 
 

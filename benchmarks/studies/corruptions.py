@@ -34,9 +34,9 @@ HIGH = 0.94  # rank correlation of six means of which two neighbours have change
 def fitted(folder: Path) -> ds.RelativeMahalanobis:
     """Gaussians of all features of a store."""
     store = open_store(folder)
-    parts = [store.open_part(shard) for shard in range(store.num_parts)]
-    features = torch.cat([part.features() for part in parts])
-    return ds.RelativeMahalanobis().fit(features.numpy(), torch.cat([p.labels for p in parts]))
+    shards = [store.open_shard(shard) for shard in range(store.num_shards)]
+    features = torch.cat([each.features() for each in shards])
+    return ds.RelativeMahalanobis().fit(features.numpy(), torch.cat([p.labels for p in shards]))
 
 
 def read_images(table: Path, images: int) -> tuple[list[str], NDArray[np.int64], Tensor]:

@@ -37,10 +37,10 @@ def encode(table: str, split: str, backbone: str) -> tuple[NDArray[np.float32], 
         reading = DatasetOptions(split=split, text_column="text", label_column="label")
         execute(Plan(table, Path(folder, "features"), backbone, reading))
         store = open_store(Path(folder, "features"))
-        parts = [store.open_part(part) for part in range(store.num_parts)]
+        shards = [store.open_shard(each) for each in range(store.num_shards)]
         return (
-            np.concatenate([part.features().numpy() for part in parts]),
-            np.concatenate([part.labels.numpy() for part in parts]),
+            np.concatenate([each.features().numpy() for each in shards]),
+            np.concatenate([each.labels.numpy() for each in shards]),
         )
 
 

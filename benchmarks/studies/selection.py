@@ -135,10 +135,10 @@ def prepare(images: Images, folder: Path) -> Pool:
         options = ("--label-column", "label", "--backbone", images.backbone)
         run_difficulty("extract", table, *options, "--out", features)
     store = open_store(features)
-    parts = [store.read_part(part) for part in range(store.num_parts)]
-    rows = [int(each.rpartition("#")[2]) for part in parts for each in part.sample_ids]
-    vectors = torch.empty(len(rows), parts[0].features.shape[1])
-    vectors[rows] = torch.cat([part.features.float() for part in parts])
+    shards = [store.read_shard(each) for each in range(store.num_shards)]
+    rows = [int(name.rpartition("#")[2]) for each in shards for name in each.sample_ids]
+    vectors = torch.empty(len(rows), shards[0].features.shape[1])
+    vectors[rows] = torch.cat([each.features.float() for each in shards])
     labels = pq.read_table(table, columns=["label"])["label"].to_numpy()
     return Pool(images, table, test, vectors, labels, ds.score(vectors, labels, scorers="rmd"))
 

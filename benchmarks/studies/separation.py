@@ -30,9 +30,9 @@ Labels = NDArray[np.int64]
 
 def read(source: FeatureSource) -> tuple[NDArray[np.float32], Labels]:
     """Features (samples, dim) and labels (samples,) of a store."""
-    parts = [source.open_part(shard, []) for shard in range(source.num_parts)]
-    features = torch.cat([part.features().clone() for part in parts])
-    return features.numpy(), torch.cat([part.labels for part in parts]).long().numpy()
+    shards = [source.open_shard(shard, []) for shard in range(source.num_shards)]
+    features = torch.cat([each.features().clone() for each in shards])
+    return features.numpy(), torch.cat([each.labels for each in shards]).long().numpy()
 
 
 def draw(

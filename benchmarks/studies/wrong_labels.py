@@ -27,11 +27,11 @@ def main(folder: str, tables: str, id_column: str, label_column: str) -> None:
     right = read_columns(tables, [id_column, label_column], text_columns=[id_column])
     ids = [str(each) for each in right[id_column].to_pylist()]
     label_of = dict(zip(ids, right[label_column].to_pylist(), strict=True))
-    parts = [store.open_part(shard, ["sample_id"]) for shard in range(store.num_parts)]
+    shards = [store.open_shard(shard, ["sample_id"]) for shard in range(store.num_shards)]
     given = {
         sample_id: label
-        for part in parts
-        for sample_id, label in zip(part.sample_ids.to_pylist(), part.labels.tolist(), strict=True)
+        for each in shards
+        for sample_id, label in zip(each.sample_ids.to_pylist(), each.labels.tolist(), strict=True)
     }
     flipped = flip_and_score(store, FitOptions())
     wrong = np.array([label_of[each] != given[each] for each in flipped.sample_ids])

@@ -17,9 +17,9 @@ def merge(
     out: Path,
     output: VerboseOption = VerboseOption(),
 ) -> None:
-    """Joins the parts of a feature store, or the Gaussians of several datasets.
+    """Joins the shards of a feature store, or the Gaussians of several datasets.
 
-    Parts must come from one dataset with the same settings, Gaussians from the same classes and
+    Shards must come from one dataset with the same settings, Gaussians from the same classes and
     kind of features.
 
     Args:
@@ -30,8 +30,8 @@ def merge(
         from difficulty_service.features.merging import merge_stores
 
         store = merge_stores(inputs, out)
-        parts = f"{store.num_parts:,} parts of {len(inputs)} stores"
-        console.print(f"{parts} are in {out}")
+        shards = f"{store.num_shards:,} shards of {len(inputs)} stores"
+        console.print(f"{shards} are in {out}")
         return
     from difficulty_service.scoring.fitted_gaussians import FittedGaussians, merge_gaussians
 

@@ -90,7 +90,7 @@ def score(
     )
     from difficulty_service.features.array_files import is_array_file, open_features
     from difficulty_service.features.description import is_store
-    from difficulty_service.features.store import holds_only_parts
+    from difficulty_service.features.store import holds_only_shards
     from difficulty_service.marks.files import read_marks
     from difficulty_service.marks.review_folder import ReviewFolder
     from difficulty_service.scoring.fitted_gaussians import FittedGaussians
@@ -126,7 +126,7 @@ def score(
     is_file = is_array_file(Path(source))
     if labels is not None and not is_file:
         raise WrongCall(f"--labels needs a file of features, which {source} is not")
-    has_features = is_file or is_store(Path(source)) or holds_only_parts(Path(source))
+    has_features = is_file or is_store(Path(source)) or holds_only_shards(Path(source))
     for limit in limits:
         limit.require_counted(
             scoring,

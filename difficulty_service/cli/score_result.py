@@ -276,7 +276,7 @@ def require_looks(limits: Sequence[Limit], store: "FeatureSource") -> None:
         WrongCall: One of the limits is on faults, and none of the features tells.
     """
     on_faults = [limit for limit in limits if limit.is_of_faults]
-    if on_faults and all(store.appearance(shard) is None for shard in range(store.num_parts)):
+    if on_faults and all(store.appearance(shard) is None for shard in range(store.num_shards)):
         raise WrongCall(f"--fail-above '{on_faults[0].kind}': {NO_LOOKS}")
 
 

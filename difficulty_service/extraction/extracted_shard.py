@@ -1,4 +1,4 @@
-"""What a shard, or the finished part of one, becomes."""
+"""What a shard, or the finished rows of one, becomes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from difficulty_service.base.wording import list_names
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.extraction.batches import Batch, Image
 from difficulty_service.features.errors_file import BadImage
-from difficulty_service.features.part import Part
+from difficulty_service.features.shard import ShardTable
 from difficulty_service.images.appearance import to_struct
 
 
@@ -19,7 +19,7 @@ from difficulty_service.images.appearance import to_struct
 class ExtractedShard:
     """What a shard becomes: its new features, bad images, and those with features before."""
 
-    part: Part
+    table: ShardTable
     bad_images: list[BadImage]
     reused: list[Image]
 
@@ -30,24 +30,26 @@ def join_batches(
     """The batches of a shard, or the first of them, as one."""
     images = [image for batch in batches for image in batch.new]
     features = [batch.values for batch in batches if batch.values is not None]
-    part = make_part(
+    table = shard_table(
         images, torch.cat(features) if features else torch.empty(0, feature_dim), run_numbers
     )
     appearance = [batch.appearance for batch in batches if batch.appearance is not None]
     if appearance:
         of_rows = np.concatenate(appearance).repeat(len(run_numbers), axis=0)
-        part = replace(part, appearance=to_struct(of_rows))
+        table = replace(table, appearance=to_struct(of_rows))
     return ExtractedShard(
-        part,
+        table,
         [bad for batch in batches for bad in batch.bad],
         [image for batch in batches for image in batch.reused],
     )
 
 
-def make_part(images: Sequence[Image], features: torch.Tensor, run_numbers: Sequence[int]) -> Part:
-    """A part of features with the runs of an image together. Shape (images * runs, dim)."""
+def shard_table(
+    images: Sequence[Image], features: torch.Tensor, run_numbers: Sequence[int]
+) -> ShardTable:
+    """Features with the runs of an image together. Shape (images * runs, dim)."""
     labels = torch.tensor([image.label for image in images], dtype=torch.int64)
-    return Part(
+    return ShardTable(
         sample_ids=[image.sample_id for image in images for _ in run_numbers],
         labels=labels.repeat_interleave(len(run_numbers)),
         runs=torch.tensor(list(run_numbers), dtype=torch.int64).repeat(len(images)),

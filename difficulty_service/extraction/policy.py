@@ -440,8 +440,8 @@ def _encode(
 ) -> Encoded:
     clock = StageClock()
     extracted = extract_shards(task, backbone, shards, lambda *_: compared(), clock=clock)
-    parts = [each.part for _, each in extracted]
-    labels = torch.cat([part.labels for part in parts])
+    tables = [each.table for _, each in extracted]
+    labels = torch.cat([table.labels for table in tables])
     (stage,) = (stage for stage in clock.stages() if stage.name == FORWARD)
     seconds = max(stage.busy / stage.threads, 1e-9)
-    return Encoded(torch.cat([part.features for part in parts]), labels, len(labels) / seconds)
+    return Encoded(torch.cat([table.features for table in tables]), labels, len(labels) / seconds)

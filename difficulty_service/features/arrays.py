@@ -18,12 +18,12 @@ from difficulty_service.base.tables import to_arrow
 from difficulty_service.base.threads import map_in_order, num_workers
 from difficulty_service.features.array_columns import ClassLabels
 from difficulty_service.features.description import UNKNOWN, FeatureDescription
-from difficulty_service.features.part import NO_IDS, OpenPart
+from difficulty_service.features.shard import NO_IDS, OpenShard
 
 CPU = torch.device("cpu")
 
-PART_ROWS = 4096
-"""Rows of a part; also the default of a store, so that both are summed in the same order."""
+SHARD_ROWS = 4096
+"""Rows of a shard; also the default of a store, so that both are summed in the same order."""
 
 FINGERPRINT_ROWS = 256
 """Number of evenly spaced feature rows in the fingerprint, beside all ids and labels."""
@@ -62,9 +62,9 @@ class ArrayFeatures:
         return self.description.class_names
 
     @property
-    def num_parts(self) -> int:
-        """Number of parts of PART_ROWS rows each; the last one may have fewer."""
-        return -(-len(self.labels) // PART_ROWS)
+    def num_shards(self) -> int:
+        """Number of shards of SHARD_ROWS rows each; the last one may have fewer."""
+        return -(-len(self.labels) // SHARD_ROWS)
 
     @property
     def runs(self) -> int:
@@ -72,25 +72,25 @@ class ArrayFeatures:
         return 1
 
     @property
-    def part_rows(self) -> int:
-        """Maximum number of rows of a part."""
-        return PART_ROWS
+    def shard_rows(self) -> int:
+        """Maximum number of rows of a shard."""
+        return SHARD_ROWS
 
-    def pieces(self, num_rows: int) -> Iterator[tuple[int, slice]]:
-        """All rows, at most `num_rows` at a time, as parts and slices of them."""
-        for shard in range(self.num_parts):
-            for start in range(0, PART_ROWS, num_rows):
-                yield shard, slice(start, min(start + num_rows, PART_ROWS))
+    def slices(self, num_rows: int) -> Iterator[tuple[int, slice]]:
+        """All rows, at most `num_rows` at a time, as shards and slices of them."""
+        for shard in range(self.num_shards):
+            for start in range(0, SHARD_ROWS, num_rows):
+                yield shard, slice(start, min(start + num_rows, SHARD_ROWS))
 
-    def open_part(
+    def open_shard(
         self, shard: int, columns: Sequence[str] = ("sample_id", "run"), rows: slice | None = None
-    ) -> OpenPart:
-        """A part, or some rows of it; see `FeatureSource`."""
-        first = shard * PART_ROWS
-        labels = self.labels[first : first + PART_ROWS]
+    ) -> OpenShard:
+        """A shard, or some rows of it; see `FeatureSource`."""
+        first = shard * SHARD_ROWS
+        labels = self.labels[first : first + SHARD_ROWS]
         start, stop, _ = (rows or slice(None)).indices(len(labels))
         ids = self.sample_ids.slice(first + start, max(0, stop - start))
-        return OpenPart(
+        return OpenShard(
             sample_ids=ids if "sample_id" in columns else NO_IDS,
             labels=labels[start:stop],
             runs=torch.zeros(len(labels[start:stop]), dtype=torch.int64),
@@ -98,8 +98,8 @@ class ArrayFeatures:
         )
 
     def contents(self, shard: int) -> pa.FixedSizeBinaryArray | None:
-        """Digest of what each sample of a part was read from; None where that is not known."""
-        return None if self.digests is None else self.digests.slice(shard * PART_ROWS, PART_ROWS)
+        """Digest of what each sample of a shard was read from; None where that is not known."""
+        return None if self.digests is None else self.digests.slice(shard * SHARD_ROWS, SHARD_ROWS)
 
     def appearance(self, shard: int) -> None:
         """None: nobody knows how the samples look."""
@@ -184,12 +184,12 @@ def finite_rows(features: Tensor) -> Tensor:
         # One pass over memory; a sum that overflows is looked at again.
         finite = torch.isfinite(part.sum(dim=1, dtype=max_precision(part.dtype))).cpu()
         if not finite.all():
-            blocks = part.split(PART_ROWS)
+            blocks = part.split(SHARD_ROWS)
             finite = torch.cat([torch.isfinite(block).all(dim=1) for block in blocks]).cpu()
         return finite
 
     # An accelerator sums all rows at once, because each answer is waited for.
-    step = PART_ROWS if features.device.type == "cpu" else max(1, len(features))
+    step = SHARD_ROWS if features.device.type == "cpu" else max(1, len(features))
     ranges = (slice(start, start + step) for start in range(0, len(features), step))
     return torch.cat(list(map_in_order(check, ranges, num_workers())))
 
@@ -251,8 +251,8 @@ def _describe(
         fingerprint=digest.hexdigest(),
         class_names=tuple(class_names),
         num_samples=len(features),
-        num_shards=-(-len(labels) // PART_ROWS),
-        shard_size=PART_ROWS,
+        num_shards=-(-len(labels) // SHARD_ROWS),
+        shard_size=SHARD_ROWS,
         augment_runs=0,
         seed=0,
         package_version=version("difficulty-service"),

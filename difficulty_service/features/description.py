@@ -273,7 +273,7 @@ class FeatureDescription(Extraction):
     class_names: Annotated[Names, SAME_DATASET]
     """Name of each class index."""
     num_shards: Annotated[int, SAME_DATASET]
-    """Number of parts of the complete store."""
+    """Number of shards of the complete store."""
     augment_runs: Annotated[int, STORES]
     """Number of randomly augmented passes over each image; 0 for one plain pass."""
     dataset: Annotated[str, MAY_CHANGE, Need.SCORES] = ""
@@ -283,7 +283,7 @@ class FeatureDescription(Extraction):
     num_samples: Annotated[int, SAME_DATASET, Need.SCORES] = 0
     """Number of samples of the dataset."""
     shard_size: Annotated[int, SAME_DATASET, Need.SCORES] = 0
-    """Largest number of samples of a part."""
+    """Largest number of samples of a shard."""
 
     @classmethod
     def of(cls, values: object) -> Self:

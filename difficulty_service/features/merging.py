@@ -1,4 +1,4 @@
-"""Joins the parts of a feature store that several runs extracted."""
+"""Joins the shards of a feature store that several runs extracted."""
 
 import os
 import shutil
@@ -14,10 +14,10 @@ from difficulty_service.features.store import FeatureStore, create_store
 
 
 def merge_stores(folders: Sequence[Path], out: Path) -> FeatureStore:
-    """One store of the parts that several runs extracted from the same dataset.
+    """One store of the shards that several runs extracted from the same dataset.
 
-    Parts are hard-linked where the file system can do so, so that terabytes need not be copied. A
-    part that several stores hold is the same in all of them, and is taken from the first.
+    Shards are hard-linked where the file system can do so, so that terabytes need not be copied. A
+    shard that several stores hold is the same in all of them, and is taken from the first.
     """
     stores = [FeatureStore(folder, read_description(folder)) for folder in folders]
     first = stores[0]
@@ -26,21 +26,21 @@ def merge_stores(folders: Sequence[Path], out: Path) -> FeatureStore:
     holders = {
         shard: store
         for store in reversed(stores)
-        for shard in set(range(first.num_parts)) - set(store.missing_parts())
+        for shard in set(range(first.num_shards)) - set(store.missing_shards())
     }
-    missing = [shard for shard in range(first.num_parts) if shard not in holders]
+    missing = [shard for shard in range(first.num_shards) if shard not in holders]
     if missing:
         raise FeatureStoreError(
-            f"{len(missing)} of {first.num_parts} parts are in none of the stores, the first is "
-            f"{first.part_file(missing[0]).name}",
+            f"{len(missing)} of {first.num_shards} shards are in none of the stores, the first is "
+            f"{first.shard_file(missing[0]).name}",
             "finish the runs that extract them, or name their stores too",
         )
     with sole_writer(out):
         merged = create_store(out, first.description)
-        for shard in merged.missing_parts():
-            _link_or_copy(holders[shard].part_file(shard), merged.part_file(shard))
+        for shard in merged.missing_shards():
+            _link_or_copy(holders[shard].shard_file(shard), merged.shard_file(shard))
         bad_images = merged.bad_images()
-        # Each run also listed what was skipped before there were parts.
+        # Each run also listed what was skipped before there were shards.
         listed = dict.fromkeys(error for store in stores for error in read_errors(store.folder))
         unreadable = {(bad.sample_id, bad.reason) for bad in bad_images}
         skipped = [error for error in listed if (error.sample_id, error.reason) not in unreadable]

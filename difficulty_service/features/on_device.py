@@ -9,7 +9,7 @@ from torch import Tensor
 
 from difficulty_service.base.device_copies import send
 from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import OpenPart, ReadRows
+from difficulty_service.features.shard import OpenShard, ReadRows
 from difficulty_service.features.source import FeatureSource
 
 
@@ -29,17 +29,21 @@ class FeaturesOnDevice:
         self.description: FeatureDescription = source.description
         self.warnings: tuple[str, ...] = source.warnings
         self.class_names: tuple[str, ...] = source.class_names
-        self.runs, self.num_parts, self.part_rows = source.runs, source.num_parts, source.part_rows
-        self.pieces: Callable[[int], Iterator[tuple[int, slice]]] = source.pieces
+        self.runs, self.num_shards, self.shard_rows = (
+            source.runs,
+            source.num_shards,
+            source.shard_rows,
+        )
+        self.slices: Callable[[int], Iterator[tuple[int, slice]]] = source.slices
         self.contents: Callable[[int], pa.FixedSizeBinaryArray | None] = source.contents
         self.appearance: Callable[[int], pa.StructArray | None] = source.appearance
 
-    def open_part(
+    def open_shard(
         self, shard: int, columns: Sequence[str] = ("sample_id", "run"), rows: slice | None = None
-    ) -> OpenPart:
-        """A part, or some rows of it, whose features are read on the device."""
-        part = self._source.open_part(shard, columns, rows)
-        return replace(part, read_features=self._there(part.read_features))
+    ) -> OpenShard:
+        """A shard, or some rows of it, whose features are read on the device."""
+        opened = self._source.open_shard(shard, columns, rows)
+        return replace(opened, read_features=self._there(opened.read_features))
 
     def _there(self, read: ReadRows) -> ReadRows:
         def read_there(rows: slice) -> Tensor:

@@ -1,9 +1,9 @@
-"""Features of earlier runs, of which the parts of a changed dataset are put together.
+"""Features of earlier runs, of which the shards of a changed dataset are put together.
 
 They lie in the folder `previous` of a store, and what a stopped run has extracted of a shard joins
-them when it is resumed. When the dataset has changed, the parts are moved there before anything
+them when it is resumed. When the dataset has changed, the shards are moved there before anything
 else, so that the store is incomplete until all new ones are written. At the end, features that are
-in a part again are deleted there; those of images that left the dataset stay.
+in a shard again are deleted there; those of images that left the dataset stay.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,17 +29,17 @@ from difficulty_service.features.known_images import (
     index_images,
     join_images,
 )
-from difficulty_service.features.part import (
+from difficulty_service.features.shard import (
     join_appearance,
-    open_part,
+    open_shard,
     read_appearance,
     read_bad_images,
 )
-from difficulty_service.features.part_images import bad_images_list, keep_images, read_images
+from difficulty_service.features.shard_images import bad_images_list, keep_images, read_images
 from difficulty_service.features.store import (
-    PART_FILES,
     PREVIOUS_FILES,
     PREVIOUS_FOLDER,
+    SHARD_FILES,
     UNFINISHED_FILES,
     FeatureStore,
     create_store,
@@ -105,7 +105,7 @@ class PreviousFeatures:
 
     def read_features(self, rows: NDArray[np.int64]) -> Tensor:
         """Features of one or more rows of the index. Shape (images * runs, dim)."""
-        open_file = cache(partial(open_part, columns=[]))
+        open_file = cache(partial(open_shard, columns=[]))
         pieces = [
             open_file(self.files[file]).read_features(of_part)
             for file, of_part in self._pieces(np.sort(rows))
@@ -128,7 +128,7 @@ class PreviousFeatures:
         return ascending.take(to_arrow(of_runs.ravel()))
 
     def _pieces(self, rows: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
-        """Ascending rows as files and slices of their parts."""
+        """Ascending rows as files and slices of their shards."""
         files = np.searchsorted(self.starts, rows, side="right") - 1
         breaks = np.flatnonzero((np.diff(rows) != 1) | (np.diff(files) != 0)) + 1
         for begin, end in zip([0, *breaks.tolist()], [*breaks.tolist(), len(rows)], strict=True):
@@ -159,7 +159,7 @@ def prepare_store(
         before = read_description(folder)
         changed = before.store_differences(description) or _has_changed_files(before, description)
         if changed and not before.store_differences(description, other_dataset=True):
-            set_aside(store, sorted(folder.glob(PART_FILES)))
+            set_aside(store, sorted(folder.glob(SHARD_FILES)))
             store.write_description()  # last, so that whatever it describes is new
     return create_store(folder, description, resume=resume)
 
@@ -171,7 +171,7 @@ def _has_changed_files(before: FeatureDescription, now: FeatureDescription) -> b
 
 
 def set_aside(store: FeatureStore, files: Sequence[Path]) -> None:
-    """Moves parts of a store to its previous features, so that they are put together again."""
+    """Moves shards of a store to its previous features, so that they are put together again."""
     if not files:
         return
     folder = store.folder / PREVIOUS_FOLDER
@@ -182,7 +182,7 @@ def set_aside(store: FeatureStore, files: Sequence[Path]) -> None:
 
 
 def open_previous(store: FeatureStore) -> PreviousFeatures | None:
-    """The features of earlier runs that are in no part; None if there are none."""
+    """The features of earlier runs that are in no shard; None if there are none."""
     if unfinished := sorted(store.folder.glob(UNFINISHED_FILES)):
         set_aside(store, unfinished)
     remove_leftovers(store.folder / PREVIOUS_FOLDER)
@@ -198,14 +198,14 @@ def open_previous(store: FeatureStore) -> PreviousFeatures | None:
 
 
 def delete_reused(store: FeatureStore) -> int:
-    """Deletes previous features that are in a part again; the number of images that stay."""
-    present = set(range(store.num_parts)) - set(store.missing_parts())
-    parts = [store.part_file(shard) for shard in sorted(present)]
-    keys = [_images(store, part).content_keys() for part in parts]
-    in_parts = np.unique(np.concatenate(keys))
+    """Deletes previous features that are in a shard again; the number of images that stay."""
+    present = set(range(store.num_shards)) - set(store.missing_shards())
+    shards = [store.shard_file(shard) for shard in sorted(present)]
+    keys = [_images(store, shard).content_keys() for shard in shards]
+    in_shards = np.unique(np.concatenate(keys))
     num_unused = 0
     for file in previous_files(store):
-        unused = ~np.isin(_images(store, file).content_keys(), in_parts)
+        unused = ~np.isin(_images(store, file).content_keys(), in_shards)
         if not unused.any():
             file.unlink()
         elif not unused.all():

@@ -1,7 +1,7 @@
-"""Features on disk: one Arrow file per shard, its part, and a description of how they were made.
+"""Features on disk: one Arrow file per shard, and a description of how they were made.
 
-A part appears whole or not at all, so a run that was killed resumes at the first missing part.
-Images that could not be read are listed in the part that they would have been in, and in
+A shard appears whole or not at all, so a run that was killed resumes at the first missing shard.
+Images that could not be read are listed in the shard that they would have been in, and in
 `errors.parquet` together with the entries of the dataset that are no samples.
 """
 
@@ -26,28 +26,28 @@ from difficulty_service.features.description import (
     read_description,
 )
 from difficulty_service.features.errors_file import BadImage
-from difficulty_service.features.part import (
-    OpenPart,
-    Part,
-    open_part,
-    prefetch_part,
+from difficulty_service.features.shard import (
+    OpenShard,
+    ShardTable,
+    open_shard,
+    prefetch_shard,
     read_appearance,
     read_bad_images,
     read_contents,
-    write_part,
+    write_shard,
 )
 
-PART_FILES, UNFINISHED_FILES = "part-*.arrow", "partial-*.arrow"
+SHARD_FILES, UNFINISHED_FILES = "part-*.arrow", "partial-*.arrow"
 PREVIOUS_FOLDER, PREVIOUS_FILES = "previous", "[0-9]*.arrow"
-FEATURE_FILES = (PART_FILES, UNFINISHED_FILES, f"{PREVIOUS_FOLDER}/{PREVIOUS_FILES}")
+FEATURE_FILES = (SHARD_FILES, UNFINISHED_FILES, f"{PREVIOUS_FOLDER}/{PREVIOUS_FILES}")
 
-PREFETCHED_PARTS = 8
+PREFETCHED_SHARDS = 8
 """Number of files that are prefetched before they are read: one for each thread, and some more."""
 
 
 @dataclass(frozen=True)
 class FeatureStore:
-    """A folder of parts and their description, which has the warnings once it is complete."""
+    """A folder of shards and their description, which has the warnings once it is complete."""
 
     folder: Path
     description: FeatureDescription
@@ -68,8 +68,8 @@ class FeatureStore:
         return self.description.warnings
 
     @property
-    def num_parts(self) -> int:
-        """Number of parts of a complete store."""
+    def num_shards(self) -> int:
+        """Number of shards of a complete store."""
         return self.description.num_shards
 
     @property
@@ -83,66 +83,70 @@ class FeatureStore:
         return self.description.has_augmentation
 
     @property
-    def part_rows(self) -> int:
-        """Number of rows of a part; the last part, and parts with bad images, have fewer."""
+    def shard_rows(self) -> int:
+        """Number of rows of a shard; the last shard, and shards with bad images, have fewer."""
         return self.description.shard_size * self.runs
 
-    def part_file(self, shard: int) -> Path:
-        """Where the part of a shard is, or will be."""
+    def shard_file(self, shard: int) -> Path:
+        """Where a shard is, or will be."""
         return self.folder / f"part-{shard:05d}.arrow"
 
     def unfinished_file(self, shard: int) -> Path:
         """Where the features are that a stopped run has extracted of a shard."""
         return self.folder / f"partial-{shard:05d}.arrow"
 
-    def missing_parts(self) -> list[int]:
-        """Shards whose part does not exist yet."""
-        return [shard for shard in range(self.num_parts) if not self.part_file(shard).exists()]
+    def missing_shards(self) -> list[int]:
+        """Shards that do not exist yet."""
+        return [shard for shard in range(self.num_shards) if not self.shard_file(shard).exists()]
 
-    def write_part(self, shard: int, part: Part, bad_images: Sequence[BadImage]) -> None:
-        """Writes the part of one shard and its list of bad images."""
-        write_part(self.part_file(shard), part, bad_images)
+    def write_shard(self, shard: int, table: ShardTable, bad_images: Sequence[BadImage]) -> None:
+        """Writes one shard and its list of bad images."""
+        write_shard(self.shard_file(shard), table, bad_images)
         self.unfinished_file(shard).unlink(missing_ok=True)
 
-    def write_unfinished(self, shard: int, part: Part, bad_images: Sequence[BadImage]) -> None:
+    def write_unfinished(
+        self, shard: int, table: ShardTable, bad_images: Sequence[BadImage]
+    ) -> None:
         """Writes what has been extracted of a shard so far."""
-        write_part(self.unfinished_file(shard), part, bad_images)
+        write_shard(self.unfinished_file(shard), table, bad_images)
 
-    def read_part(self, shard: int) -> Part:
-        """The part of one shard."""
-        part = self.open_part(shard)
-        return Part(part.sample_ids.to_pylist(), part.labels, part.runs, part.features())
+    def read_shard(self, shard: int) -> ShardTable:
+        """One shard."""
+        opened = self.open_shard(shard)
+        return ShardTable(
+            opened.sample_ids.to_pylist(), opened.labels, opened.runs, opened.features()
+        )
 
-    def pieces(self, num_rows: int) -> Iterator[tuple[int, slice]]:
+    def slices(self, num_rows: int) -> Iterator[tuple[int, slice]]:
         """As in `FeatureSource`; the files of the next shards are prefetched meanwhile."""
         step = max(1, num_rows // self.runs) * self.runs
-        starts = range(0, self.part_rows, step)
-        upcoming = iter(range(self.num_parts))
-        for shard in range(self.num_parts):
-            for ahead in islice(upcoming, PREFETCHED_PARTS if shard == 0 else 1):
-                prefetch_part(self.part_file(ahead))
+        starts = range(0, self.shard_rows, step)
+        upcoming = iter(range(self.num_shards))
+        for shard in range(self.num_shards):
+            for ahead in islice(upcoming, PREFETCHED_SHARDS if shard == 0 else 1):
+                prefetch_shard(self.shard_file(ahead))
             for start in starts:
-                # The last slice is open, so that it does not matter how many rows the part has.
+                # The last slice is open, so that it does not matter how many rows the shard has.
                 yield shard, slice(start, None if start == starts[-1] else start + step)
 
-    def open_part(
+    def open_shard(
         self, shard: int, columns: Sequence[str] = ("sample_id", "run"), rows: slice | None = None
-    ) -> OpenPart:
-        """The part of one shard, with its features still on disk; see `FeatureSource`."""
-        return open_part(self.part_file(shard), columns, rows)
+    ) -> OpenShard:
+        """One shard, with its features still on disk; see `FeatureSource`."""
+        return open_shard(self.shard_file(shard), columns, rows)
 
     def contents(self, shard: int) -> pa.FixedSizeBinaryArray | None:
-        """Digest of each sample of a part; see `FeatureSource`."""
-        return read_contents(self.part_file(shard), self.runs)
+        """Digest of each sample of a shard; see `FeatureSource`."""
+        return read_contents(self.shard_file(shard), self.runs)
 
     def appearance(self, shard: int) -> pa.StructArray | None:
-        """How the image of each sample of a part looks; see `FeatureSource`."""
-        return read_appearance(self.part_file(shard), slice(None, None, self.runs))
+        """How the image of each sample of a shard looks; see `FeatureSource`."""
+        return read_appearance(self.shard_file(shard), slice(None, None, self.runs))
 
     def bad_images(self) -> list[BadImage]:
         """Images that could not be read so far, in the order of the dataset."""
-        present = sorted(set(range(self.num_parts)) - set(self.missing_parts()))
-        return [bad for shard in present for bad in read_bad_images(self.part_file(shard))]
+        present = sorted(set(range(self.num_shards)) - set(self.missing_shards()))
+        return [bad for shard in present for bad in read_bad_images(self.shard_file(shard))]
 
     def with_warnings(self, warnings: Sequence[str], runtime: str | None = None) -> "FeatureStore":
         """The same store with other warnings, and a runtime, which are written down."""
@@ -160,7 +164,7 @@ class FeatureStore:
 def create_store(
     folder: Path, description: FeatureDescription, *, resume: bool = True
 ) -> FeatureStore:
-    """A store to write parts to: a new one, or one that an earlier run left incomplete.
+    """A store to write shards to: a new one, or one that an earlier run left incomplete.
 
     Args:
         folder: Folder of the store, which is created where it does not exist.
@@ -172,21 +176,21 @@ def create_store(
     """
     store = FeatureStore(folder, description)
     path = folder / DESCRIPTION_FILE
-    parts = [file for pattern in FEATURE_FILES for file in sorted(folder.glob(pattern))]
+    files = [file for pattern in FEATURE_FILES for file in sorted(folder.glob(pattern))]
     if path.exists() and resume:
         _require_same_settings(folder, read_description(folder), store.description)
-    elif parts and not path.exists():
+    elif files and not path.exists():
         # Other programs use the same file names, and their files must not be deleted.
         raise FeatureStoreError(
-            f"{folder} holds {parts[0].name} but no {DESCRIPTION_FILE}, so it is not a folder of "
+            f"{folder} holds {files[0].name} but no {DESCRIPTION_FILE}, so it is not a folder of "
             "features",
             "use another ",
             Setting("out"),
             parameter="out",
         )
     else:
-        for part in parts:
-            part.unlink()
+        for file in files:
+            file.unlink()
     remove_leftovers(folder)
     store.write_description()
     return store
@@ -196,21 +200,21 @@ def open_store(folder: Path) -> FeatureStore:
     """Opens a complete store.
 
     Raises:
-        FeatureStoreError: As for `read_description`; or parts are missing.
+        FeatureStoreError: As for `read_description`; or shards are missing.
     """
     store = FeatureStore(folder, read_description(folder))
-    missing = store.missing_parts()
+    missing = store.missing_shards()
     if missing:
         raise FeatureStoreError(
-            f"{folder} lacks {len(missing)} of {store.num_parts} parts, first "
-            f"{store.part_file(missing[0]).name}",
+            f"{folder} lacks {len(missing)} of {store.num_shards} shards, first "
+            f"{store.shard_file(missing[0]).name}",
             "run `difficulty extract` again to complete it",
         )
     return store
 
 
-def holds_only_parts(folder: Path) -> bool:
-    """Whether a folder holds parts of a feature store, but not its description."""
+def holds_only_shards(folder: Path) -> bool:
+    """Whether a folder holds shards of a feature store, but not its description."""
     first = next(iter(sorted(folder.glob("part-*.arrow"))), None)
     if first is None or is_store(folder):
         return False

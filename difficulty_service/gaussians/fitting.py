@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from difficulty_service.base.device_copies import send
-from difficulty_service.gaussians.chunks import (
-    Chunk,
-    ChunkSource,
-    TensorChunks,
-    TransformedChunks,
+from difficulty_service.gaussians.batches import (
+    Batch,
+    BatchSource,
+    TensorBatches,
+    TransformedBatches,
     with_labels,
 )
 from difficulty_service.gaussians.factor import WORST_CONDITION, condition_number
@@ -57,8 +57,8 @@ def fit(
     Raises:
         StatisticsError: A feature is not finite, or all features are the same.
     """
-    source = TensorChunks(features, labels.cpu())
-    return fit_chunks(source, pilot_rows(features), num_classes, options or FitOptions())
+    source = TensorBatches(features, labels.cpu())
+    return fit_batches(source, pilot_rows(features), num_classes, options or FitOptions())
 
 
 def pilot_rows(features: Tensor, share: int = 1) -> Tensor:
@@ -68,10 +68,10 @@ def pilot_rows(features: Tensor, share: int = 1) -> Tensor:
 
 
 @one_thread_per_product()
-def fit_chunks(
-    source: ChunkSource[Chunk], first_rows: Tensor, num_classes: int, options: FitOptions
+def fit_batches(
+    source: BatchSource[Batch], first_rows: Tensor, num_classes: int, options: FitOptions
 ) -> Gaussians:
-    """Fits Gaussians to chunks, summed in their order, some of whose rows `pilot_rows` gave."""
+    """Fits Gaussians to batches, summed in their order, some of whose rows `pilot_rows` gave."""
     pilot = pilot_of(first_rows)
 
     def fit_with(matmul_dtype: str) -> Gaussians:
@@ -106,11 +106,11 @@ def _choose_matmul_dtype(
     return fit_with("float64")
 
 
-def _fit_with_ridge(source: ChunkSource[Chunk], moments: Moments, options: FitOptions) -> Gaussians:
+def _fit_with_ridge(source: BatchSource[Batch], moments: Moments, options: FitOptions) -> Gaussians:
     """Fits Gaussians to unit vectors around the mean, with the ridge of the likeliest labels."""
     centre = moments.pilot + moments.class_sums.sum(dim=0) / moments.num_samples
     centre_there = send(centre, source.device)
-    unit_source = TransformedChunks(
+    unit_source = TransformedBatches(
         source, lambda block, _: scale_to_unit_length(block, centre_there)
     )
     unit_moments = accumulate_moments(
@@ -135,7 +135,7 @@ def _needs_float64(first_rows: Tensor) -> bool:
     return condition_number(covariance) > PILOT_CONDITION
 
 
-def _fourth_powers(source: ChunkSource[Chunk], moments: Moments) -> FourthPowers:
+def _fourth_powers(source: BatchSource[Batch], moments: Moments) -> FourthPowers:
     """Computes the mean fourth powers in a second pass over the features."""
     device = source.device
     pilot = send(moments.pilot, device)
@@ -143,8 +143,8 @@ def _fourth_powers(source: ChunkSource[Chunk], moments: Moments) -> FourthPowers
     class_means = send(moments.class_sums / moments.counts.clamp(min=1)[:, None], device)
     within, agnostic = torch.zeros(2, dtype=torch.float64, device=device)
     work = Workspace()
-    for chunk in source.chunks():
-        for features, labels in with_labels(*source.read(chunk, work)):
+    for batch in source.batches():
+        for features, labels in with_labels(*source.read(batch, work)):
             centred = features.double() - pilot
             own = class_means[send(labels.long(), device)]
             within += (centred - own).square().sum(dim=1).square().sum()
@@ -152,13 +152,13 @@ def _fourth_powers(source: ChunkSource[Chunk], moments: Moments) -> FourthPowers
     return FourthPowers(*(float(each) / moments.num_samples for each in (within, agnostic)))
 
 
-def _sample(source: ChunkSource[Chunk], moments: Moments, runs: int) -> LabelledRows:
+def _sample(source: BatchSource[Batch], moments: Moments, runs: int) -> LabelledRows:
     """Samples from all over a dataset with all their rows, in a second pass over the features."""
     step = max(1, moments.num_samples // runs // MOST_SAMPLES)
     features, labels, seen = [], [], 0
     work = Workspace()
-    for chunk in source.chunks():
-        for rows, row_labels in with_labels(*source.read(chunk, work)):
+    for batch in source.batches():
+        for rows, row_labels in with_labels(*source.read(batch, work)):
             # A block may end between the rows of a sample.
             numbers = torch.arange(seen, seen + len(rows)) // runs
             kept = (numbers % step == 0).nonzero().flatten()

@@ -24,7 +24,7 @@ from difficulty_service.gaussians.label_shares import (
     interval,
     likeliest_shares,
 )
-from difficulty_service.gaussians.products import Workspace, argmax, chunk_ranges, logsumexp
+from difficulty_service.gaussians.products import Workspace, argmax, logsumexp, row_ranges
 
 
 @dataclass(frozen=True)
@@ -341,7 +341,7 @@ class _Labelled:
         """
         scale, work = math.exp(log_scale), Workspace()
         sums = self.log_densities.new_empty(3, len(self.labels))
-        for rows in chunk_ranges(len(self.labels), max(1, VALUES_IN_CACHE // len(self.log_prior))):
+        for rows in row_ranges(len(self.labels), max(1, VALUES_IN_CACHE // len(self.log_prior))):
             densities = self.log_densities[rows]
             classes = _classes_at(scale, densities, self.log_prior, work)
             values = value_of(classes, densities)

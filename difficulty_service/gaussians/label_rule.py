@@ -16,7 +16,7 @@ from torch import Tensor
 
 from difficulty_service.base.process_setup import give_back_freed_memory
 from difficulty_service.base.threads import map_in_order, num_workers
-from difficulty_service.gaussians.chunks import Chunk, ChunkSource
+from difficulty_service.gaussians.batches import Batch, BatchSource
 from difficulty_service.gaussians.class_distances import (
     ClassGeometry,
     class_distances_left_out,
@@ -41,14 +41,14 @@ from difficulty_service.gaussians.products import (
     Projection,
     Workspace,
     block_rows,
-    chunk_ranges,
     matmul,
     one_thread_per_product,
     projection,
+    row_ranges,
     squared_lengths,
 )
 from difficulty_service.gaussians.ridge import LabelledRows, RidgeChoice, likeliest_ridge
-from difficulty_service.gaussians.row_sample import read_chunk_samples
+from difficulty_service.gaussians.row_sample import read_batch_samples
 
 DISTANCES_IN_CACHE, DISTANCES_THERE = 1 << 16, 1 << 24
 """Approximate number of distances to classes that are worked on at a time, in several copies: by a
@@ -115,7 +115,7 @@ class ClassDensities:
             matmul(points, self._class_factors.T, out=products)
             lengths = self._lengths(points, products, labels)
         most = DISTANCES_IN_CACHE if points.device.type == "cpu" else DISTANCES_THERE
-        for rows in chunk_ranges(len(labels), max(1, most // num_classes)):
+        for rows in row_ranges(len(labels), max(1, most // num_classes)):
             if runs == 1:
                 left_out = distances_of_rows_left_out(
                     lengths[rows],
@@ -258,17 +258,17 @@ def fit_rule(sample: LabelledRows, moments: Moments, matmul_dtype: torch.dtype) 
 
 
 def sum_labels(
-    source: ChunkSource[Chunk], counts: Sequence[int], seen: Tensor, rule: Rule, mapped: FeatureMap
+    source: BatchSource[Batch], counts: Sequence[int], seen: Tensor, rule: Rule, mapped: FeatureMap
 ) -> Tensor:
     """Sums for the label noise over the samples seen, ascending. Float64, (classes, classes)."""
     runs, work = rule.densities.runs, Workspace()
     classes = len(rule.densities.classes)
 
-    def sums_of_chunk(item: tuple[Chunk, int]) -> Tensor:
-        chunk, first_row = item
+    def sums_of_batch(item: tuple[Batch, int]) -> Tensor:
+        batch, first_row = item
         sums = mapped.scale.new_zeros(classes, classes)
-        sample = read_chunk_samples(source, chunk, first_row, seen, runs)
-        for block in chunk_ranges(len(sample.labels), samples_at_once(rule)):
+        sample = read_batch_samples(source, batch, first_row, seen, runs)
+        for block in row_ranges(len(sample.labels), samples_at_once(rule)):
             features = sample.features[block.start * runs : block.stop * runs]
             own = rule.densities.places(sample.labels[block])
             for rows, densities in rule.log_densities(mapped(features, work), own):
@@ -276,9 +276,9 @@ def sum_labels(
                 add_label_sums(joint, own[rows], sums)
         return sums
 
-    numbered = zip(source.chunks(), accumulate(counts[:-1], initial=0), strict=True)
+    numbered = zip(source.batches(), accumulate(counts[:-1], initial=0), strict=True)
     total = torch.zeros(classes, classes, dtype=torch.float64)
-    for sums in map_in_order(sums_of_chunk, numbered, num_workers()):
+    for sums in map_in_order(sums_of_batch, numbered, num_workers()):
         total += sums
     return total
 
@@ -292,7 +292,7 @@ def fit_label_noise(
     the sample has now; -1 elsewhere. Shape (samples,).
     """
     found, places, runs = [], [], sample.runs
-    for block in chunk_ranges(len(sample.labels), samples_at_once(rule)):
+    for block in row_ranges(len(sample.labels), samples_at_once(rule)):
         points = sample.features[block.start * runs : block.stop * runs]
         own = rule.densities.places(sample.labels[block])
         places.append(own)

@@ -13,10 +13,10 @@ from torch import Tensor
 from difficulty_service.base.device_copies import fetch_all, send
 from difficulty_service.base.errors import Setting, StatisticsError
 from difficulty_service.base.threads import map_in_order
-from difficulty_service.gaussians.chunks import (
-    Chunk,
-    ChunkSource,
-    TensorChunks,
+from difficulty_service.gaussians.batches import (
+    Batch,
+    BatchSource,
+    TensorBatches,
     require_a_label_each,
 )
 from difficulty_service.gaussians.products import (
@@ -98,30 +98,30 @@ def compute_moments(
         features: In any floating dtype, on any device. Shape (samples, dim).
         labels: Class indices below `num_classes`. Shape (samples,).
         pilot: Point to subtract; the same for all parts of a dataset. Shape (dim,).
-        matmul_dtype: dtype of products within a chunk of rows; sums over chunks are float64.
+        matmul_dtype: dtype of products within a batch of rows; sums over batches are float64.
 
     Raises:
         StatisticsError: Shapes disagree, a label is out of range, or a feature is not finite.
     """
-    source = TensorChunks(features, labels.cpu())
+    source = TensorBatches(features, labels.cpu())
     return accumulate_moments(source, pilot, num_classes, matmul_dtype=matmul_dtype)
 
 
 def accumulate_moments(
-    source: ChunkSource[Chunk],
+    source: BatchSource[Batch],
     pilot: Tensor,
     num_classes: int,
     *,
     matmul_dtype: torch.dtype = torch.float32,
 ) -> Moments:
-    """Computes the moments of chunks, of which a few are in memory; see `compute_moments`."""
+    """Computes the moments of batches, of which a few are in memory; see `compute_moments`."""
     device = source.device
     total = empty_moments(pilot, num_classes, device)
     offset = send(pilot.to(matmul_dtype), device)
     work = Workspace()
 
-    def sum_chunk(chunk: Chunk) -> _ChunkSums:
-        labels, blocks = source.read(chunk, work)
+    def sum_batch(batch: Batch) -> _BatchSums:
+        labels, blocks = source.read(batch, work)
         _check_labels(labels, num_classes)
         present, places = classes_to_sum(labels, num_classes, device)
         counts = torch.bincount(places, minlength=len(present))
@@ -137,19 +137,19 @@ def accumulate_moments(
             first += len(features)
         require_a_label_each(first, labels)
         if torch.isfinite(scatter.diagonal()).all():
-            return _ChunkSums(present, counts, sums, scatter)
-        # Read again, so that no block of a chunk without such rows is looked at for them.
-        first_bad = _first_not_finite(source.read(chunk, work)[1])
-        return _ChunkSums(present, counts, sums, scatter, first_bad)
+            return _BatchSums(present, counts, sums, scatter)
+        # Read again, so that no block of a batch without such rows is looked at for them.
+        first_bad = _first_not_finite(source.read(batch, work)[1])
+        return _BatchSums(present, counts, sums, scatter, first_bad)
 
     with one_thread_per_product():
-        for chunk_sums in map_in_order(sum_chunk, source.chunks(), threads_of(device)):
-            total.counts.index_add_(0, chunk_sums.present, chunk_sums.counts)
-            add_rows(total.class_sums, send(chunk_sums.present, device), chunk_sums.sums.double())
-            total.scatter.add_(chunk_sums.scatter)
-            if chunk_sums.first_bad is not None:
-                first_row = total.num_samples - int(chunk_sums.counts.sum())
-                raise _not_finite(chunk_sums.first_bad, first_row)
+        for batch_sums in map_in_order(sum_batch, source.batches(), threads_of(device)):
+            total.counts.index_add_(0, batch_sums.present, batch_sums.counts)
+            add_rows(total.class_sums, send(batch_sums.present, device), batch_sums.sums.double())
+            total.scatter.add_(batch_sums.scatter)
+            if batch_sums.first_bad is not None:
+                first_row = total.num_samples - int(batch_sums.counts.sum())
+                raise _not_finite(batch_sums.first_bad, first_row)
     class_sums, scatter = fetch_all([total.class_sums, total.scatter])
     return Moments(pilot, total.counts, class_sums, mirror_upper(scatter))
 
@@ -175,8 +175,8 @@ def add_rows(total: Tensor, places: Tensor, rows: Tensor) -> None:
 
 
 @dataclass(frozen=True)
-class _ChunkSums:
-    """The contribution of one chunk of rows to the moments, by the classes present in it.
+class _BatchSums:
+    """The contribution of one batch of rows to the moments, by the classes present in it.
 
     Only the upper triangle of the scatter is valid. `first_bad` is the first row that is not
     finite; PRODUCTS_OVERFLOW if only products are not.

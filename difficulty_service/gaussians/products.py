@@ -1,6 +1,6 @@
 """The matrix products that dominate the time of fitting and scoring.
 
-On the CPU they use the BLAS of NumPy and SciPy with one thread per product. Chunks of rows run in
+On the CPU they use the BLAS of NumPy and SciPy with one thread per product. Batches of rows run in
 parallel instead, on one thread per core: a product that is split inside BLAS stalls whenever
 another process takes a core, and its result depends on the number of threads. Other devices use
 their own library.
@@ -26,14 +26,14 @@ from difficulty_service.gaussians import blas
 BLOCK_ROWS = 1 << 10
 """Rows that one core processes at a time; they fit into its cache."""
 
-CHUNK_ROWS = 1 << 12
+BATCH_ROWS = 1 << 12
 """Minimum number of rows per task of a thread, so that the overhead of a task is small."""
 
-MOST_CHUNK_ROWS = 1 << 14
+MOST_BATCH_ROWS = 1 << 14
 """Maximum number of rows whose products are summed in float32 before float64 takes over."""
 
-ENOUGH_CHUNKS = 32
-"""Number of chunks that keeps all threads busy until the end; larger chunks need more rows."""
+ENOUGH_BATCHES = 32
+"""Number of batches that keeps all threads busy until the end; larger batches need more rows."""
 
 THREADS_OF_GPU = 2
 """Number of threads that give work to a GPU: one goes on while the other one waits. Each of them
@@ -54,7 +54,7 @@ def _blas() -> ThreadpoolController:
 
 @contextmanager
 def one_thread_per_product() -> Iterator[None]:
-    """Limits BLAS and torch to one thread per call, because chunks run in parallel.
+    """Limits BLAS and torch to one thread per call, because batches run in parallel.
 
     Products of float32 are computed as such, whatever the process allows torch to round.
     """
@@ -69,23 +69,23 @@ def one_thread_per_product() -> Iterator[None]:
 
 def block_rows(device: torch.device) -> int:
     """Rows that are processed at a time; an accelerator takes many more than a core."""
-    return BLOCK_ROWS if device.type == "cpu" else MOST_CHUNK_ROWS
+    return BLOCK_ROWS if device.type == "cpu" else MOST_BATCH_ROWS
 
 
 def threads_of(device: torch.device) -> int:
-    """Threads that take chunks of rows: one for each core, or the few that keep a GPU busy."""
+    """Threads that take batches of rows: one for each core, or the few that keep a GPU busy."""
     return num_workers() if device.type == "cpu" else THREADS_OF_GPU
 
 
 def summed_rows(num_rows: int) -> int:
-    """Rows per chunk when sums are accumulated; adding up costs the same for a small chunk."""
-    return min(max(CHUNK_ROWS, num_rows // ENOUGH_CHUNKS), MOST_CHUNK_ROWS)
+    """Rows per batch when sums are accumulated; adding up costs the same for a small batch."""
+    return min(max(BATCH_ROWS, num_rows // ENOUGH_BATCHES), MOST_BATCH_ROWS)
 
 
-def chunk_ranges(num_rows: int, chunk_rows: int) -> Iterator[slice]:
-    """Slices of `chunk_rows` rows; the last may be shorter."""
-    for start in range(0, num_rows, chunk_rows):
-        yield slice(start, min(start + chunk_rows, num_rows))
+def row_ranges(num_rows: int, at_once: int) -> Iterator[slice]:
+    """Slices of this many rows at once; the last may be shorter."""
+    for start in range(0, num_rows, at_once):
+        yield slice(start, min(start + at_once, num_rows))
 
 
 class Workspace(threading.local):
@@ -133,7 +133,7 @@ def add_upper_gram(rows: Tensor, total: Tensor) -> None:
 
 def mirror_upper(matrix: Tensor) -> Tensor:
     """Copies the values above the diagonal of a square matrix below it, in place."""
-    for rows in chunk_ranges(len(matrix), MIRRORED_ROWS):
+    for rows in row_ranges(len(matrix), MIRRORED_ROWS):
         block = matrix[rows, rows]
         block.copy_(block.triu() + block.triu(1).T)
         matrix[rows.stop :, rows] = matrix[rows, rows.stop :].T

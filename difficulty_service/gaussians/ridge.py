@@ -29,10 +29,10 @@ from difficulty_service.gaussians.moments import Moments
 from difficulty_service.gaussians.products import (
     BLOCK_ROWS,
     Workspace,
-    chunk_ranges,
     logsumexp,
     matmul,
     one_thread_per_product,
+    row_ranges,
 )
 from difficulty_service.gaussians.roots import falling_root
 
@@ -173,7 +173,7 @@ class _RidgeSearch:
         self._noise = max(0.0, -float(self._variances[0]))
         self._class_points = moments.class_sums[fitted] / self._counts[:, None] @ directions
         self._points = torch.empty_like(sample.features)
-        for rows in chunk_ranges(len(self._points), BLOCK_ROWS):
+        for rows in row_ranges(len(self._points), BLOCK_ROWS):
             self._points[rows] = (sample.features[rows] - moments.pilot) @ directions
         give_back_freed_memory()
         self._distances = self._points.new_empty(len(self._points), len(fitted))
@@ -205,7 +205,7 @@ class _RidgeSearch:
         weighted = class_points.mul_(scale).mul_(-2).to(dtype) if runs == 1 else class_points
         squares = scale.square().to(dtype)
         most = max(1, DISTANCES_AT_ONCE // (len(self._counts) * runs**2))
-        for block in chunk_ranges(len(self._labels), min(most, BLOCK_ROWS)):
+        for block in row_ranges(len(self._labels), min(most, BLOCK_ROWS)):
             points, labels = (
                 self._points[block.start * runs : block.stop * runs],
                 self._labels[block],

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from difficulty_service.base.device_copies import send
-from difficulty_service.gaussians.chunks import Chunk, ChunkSource
+from difficulty_service.gaussians.batches import Batch, BatchSource
 from difficulty_service.gaussians.moments import require_finite
 from difficulty_service.gaussians.products import Workspace
 from difficulty_service.gaussians.ridge import LabelledRows
@@ -15,10 +15,10 @@ from difficulty_service.gaussians.ridge import LabelledRows
 FIELDS = ("features", "labels")
 
 
-def count_rows(source: ChunkSource[Chunk]) -> list[int]:
-    """Number of rows of each chunk of a dataset, for which no features are read."""
+def count_rows(source: BatchSource[Batch]) -> list[int]:
+    """Number of rows of each batch of a dataset, for which no features are read."""
     work = Workspace()
-    return [len(source.read(chunk, work)[0]) for chunk in source.chunks()]
+    return [len(source.read(batch, work)[0]) for batch in source.batches()]
 
 
 def choose_samples(num_samples: int, most: int, seed: int) -> Tensor:
@@ -31,12 +31,12 @@ def choose_samples(num_samples: int, most: int, seed: int) -> Tensor:
 
 
 def read_samples(
-    source: ChunkSource[Chunk], counts: Sequence[int], chosen: Tensor, runs: int
+    source: BatchSource[Batch], counts: Sequence[int], chosen: Tensor, runs: int
 ) -> LabelledRows:
     """Reads the rows of samples by their numbers, ascending; `count_rows` gave the counts."""
     parts, first_row = [], 0
-    for chunk, count in zip(source.chunks(), counts, strict=True):
-        part = read_chunk_samples(source, chunk, first_row, chosen, runs)
+    for batch, count in zip(source.batches(), counts, strict=True):
+        part = read_batch_samples(source, batch, first_row, chosen, runs)
         if len(part.labels):
             parts.append(part)
         first_row += count
@@ -44,11 +44,11 @@ def read_samples(
     return LabelledRows(features, labels, runs)
 
 
-def read_chunk_samples(
-    source: ChunkSource[Chunk], chunk: Chunk, first_row: int, chosen: Tensor, runs: int
+def read_batch_samples(
+    source: BatchSource[Batch], batch: Batch, first_row: int, chosen: Tensor, runs: int
 ) -> LabelledRows:
-    """Those of some samples that are in a chunk, which has all their rows, from `first_row` on."""
-    labels, blocks = source.read(chunk, Workspace())
+    """Those of some samples that are in a batch, which has all their rows, from `first_row` on."""
+    labels, blocks = source.read(batch, Workspace())
     kept = rows_of(chosen, runs, first_row, len(labels))
     features, seen = [], 0
     for block in blocks:

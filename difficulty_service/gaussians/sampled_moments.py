@@ -13,7 +13,7 @@ from torch import Tensor
 
 from difficulty_service.base.device_copies import fetch_all, send
 from difficulty_service.base.threads import map_in_order
-from difficulty_service.gaussians.chunks import Chunk, ChunkSource
+from difficulty_service.gaussians.batches import Batch, BatchSource
 from difficulty_service.gaussians.moments import (
     Moments,
     add_rows,
@@ -62,7 +62,7 @@ def choose_weighted_rows(num_rows: int, certain: Tensor, most: int, seed: int) -
 
 @dataclass(frozen=True)
 class _Sums:
-    """Sums over the rows of a chunk, by the classes present in it, in the dtype of products.
+    """Sums over the rows of a batch, by the classes present in it, in the dtype of products.
 
     Attributes:
         weighed: Sums of the chosen rows times their weights. Shape (present, dim).
@@ -80,7 +80,7 @@ class _Sums:
 
 @one_thread_per_product()
 def accumulate_sampled_moments(
-    source: ChunkSource[Chunk],
+    source: BatchSource[Batch],
     counts: Sequence[int],
     chosen: WeightedRows,
     pilot: Tensor,
@@ -89,7 +89,7 @@ def accumulate_sampled_moments(
 ) -> Moments:
     """Moments with the class means of all rows and the covariance within classes of those chosen.
 
-    `counts` are the rows of each chunk; the others as for `accumulate_moments`.
+    `counts` are the rows of each batch; the others as for `accumulate_moments`.
 
     Raises:
         StatisticsError: A feature is not finite.
@@ -98,9 +98,9 @@ def accumulate_sampled_moments(
     offset, work = send(pilot.to(matmul_dtype), device), Workspace()
     weights_there = send(chosen.weights.to(matmul_dtype), device)
 
-    def sum_chunk(item: tuple[Chunk, int]) -> _Sums:
-        chunk, first_row = item
-        labels, blocks = source.read(chunk, work)
+    def sum_batch(item: tuple[Batch, int]) -> _Sums:
+        batch, first_row = item
+        labels, blocks = source.read(batch, work)
         present, places = classes_to_sum(labels, num_classes, device)
         places_there = send(places, device)
         sums, weighed = offset.new_zeros(2, len(present), len(pilot))
@@ -131,15 +131,15 @@ def accumulate_sampled_moments(
         if last > added:
             add_held(slice(added, last))
         if not sums.isfinite().all():
-            _raise_not_finite(source, chunk, first_row)
+            _raise_not_finite(source, batch, first_row)
         counts_of = torch.bincount(places, minlength=len(present))
         return _Sums(present, counts_of, sums, weighed, weights_of, scatter)
 
     total = empty_moments(pilot, num_classes, device)
     weighed = torch.zeros_like(total.class_sums)
     weights = total.class_sums.new_zeros(num_classes)
-    numbered = zip(source.chunks(), accumulate(counts[:-1], initial=0), strict=True)
-    for part in map_in_order(sum_chunk, numbered, threads_of(device)):
+    numbered = zip(source.batches(), accumulate(counts[:-1], initial=0), strict=True)
+    for part in map_in_order(sum_batch, numbered, threads_of(device)):
         total.counts.index_add_(0, part.present, part.counts)
         present = send(part.present, device)
         add_rows(total.class_sums, present, part.sums.double())
@@ -171,7 +171,7 @@ def _places(chosen: WeightedRows, first: int, stop: int) -> Tensor:
     return torch.searchsorted(chosen.numbers, torch.tensor([first, stop]))
 
 
-def _raise_not_finite(source: ChunkSource[Chunk], chunk: Chunk, first_row: int) -> None:
-    for block in source.read(chunk, Workspace())[1]:
+def _raise_not_finite(source: BatchSource[Batch], batch: Batch, first_row: int) -> None:
+    for block in source.read(batch, Workspace())[1]:
         require_finite(block.cpu(), torch.arange(first_row, first_row + len(block)))
         first_row += len(block)

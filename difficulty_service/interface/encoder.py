@@ -57,7 +57,7 @@ class Encoder:
         options = DatasetOptions(shard_size=len(held))
         dataset = open_memory(in_memory, f"{len(held):,} images", options)
         task = ExtractionTask(dataset, self.name, self._network, self._extraction)
-        features: NDArray[np.float32] = extract_shard(task, self._loaded, 0).part.features.numpy()
+        features: NDArray[np.float32] = extract_shard(task, self._loaded, 0).table.features.numpy()
         return features
 
     def __repr__(self) -> str:

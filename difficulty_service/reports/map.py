@@ -80,24 +80,24 @@ def map_directions(gaussians: "Gaussians") -> NDArray[np.float64]:
 
 
 def first_features(store: "FeatureSource", step: int = 1) -> Iterator[tuple[pa.Array, "Tensor"]]:
-    """Ids of every `step`-th sample, and its features, of shape (samples, dim), part by part.
+    """Ids of every `step`-th sample, and its features, of shape (samples, dim), shard by shard.
 
     Of several augmentation runs, only the first one is read.
     """
     seen = 0
-    for shard in range(store.num_parts):
-        part = store.open_part(shard)
-        first = (part.runs == part.runs.min()) if len(part.runs) else part.runs.bool()
+    for shard in range(store.num_shards):
+        opened = store.open_shard(shard)
+        first = (opened.runs == opened.runs.min()) if len(opened.runs) else opened.runs.bool()
         places = first.nonzero().flatten()
         chosen = places[-seen % step :: step]
         seen += len(places)
-        yield part.sample_ids.take(pa.array(chosen.numpy())), part.features()[chosen]
+        yield opened.sample_ids.take(pa.array(chosen.numpy())), opened.features()[chosen]
 
 
 def coordinates(
     store: "FeatureSource", gaussians: "Gaussians", directions: NDArray[np.float64], step: int = 1
 ) -> Iterator[tuple[pa.Array, NDArray[np.float64]]]:
-    """Ids of every `step`-th sample, and coordinates of shape (samples, count), part by part."""
+    """Ids of every `step`-th sample, and coordinates of shape (samples, count), shard by shard."""
     # The product with the whitening map is that of few directions here, not of all.
     unwhitened = gaussians.within.whitening.numpy().T @ directions
     origin = gaussians.mean.numpy()

@@ -46,11 +46,11 @@ def write_vectors(
     from difficulty_service.reports.map import coordinates, similarity_directions
 
     directions = similarity_directions(gaussians)
-    parts = (
-        (part_ids, block / np.maximum(np.linalg.norm(block, axis=1, keepdims=True), SHORTEST))
-        for part_ids, block in coordinates(store, gaussians, directions)
+    batches = (
+        (batch_ids, block / np.maximum(np.linalg.norm(block, axis=1, keepdims=True), SHORTEST))
+        for batch_ids, block in coordinates(store, gaussians, directions)
     )
-    return write_rows(path, parts, (num_rows, directions.shape[1]), ids)
+    return write_rows(path, batches, (num_rows, directions.shape[1]), ids)
 
 
 def write_features(
@@ -59,25 +59,25 @@ def write_features(
     """Writes the features of each row of a score file as they are, like `write_vectors`."""
     from difficulty_service.reports.map import first_features
 
-    parts = ((part_ids, block.numpy()) for part_ids, block in first_features(store))
-    first = next(parts)
-    return write_rows(path, chain([first], parts), (num_rows, first[1].shape[1]), ids)
+    batches = ((batch_ids, block.numpy()) for batch_ids, block in first_features(store))
+    first = next(batches)
+    return write_rows(path, chain([first], batches), (num_rows, first[1].shape[1]), ids)
 
 
 def write_rows(
     path: Path,
-    parts: Iterable[tuple[pa.Array, NDArray[np.floating]]],
+    batches: Iterable[tuple[pa.Array, NDArray[np.floating]]],
     shape: tuple[int, int],
     ids: pa.StringArray | None = None,
 ) -> bool:
-    """Writes a file like `write_vectors`, of parts: the ids of some samples, and a row for each."""
+    """Writes a file like `write_vectors`, of batches: ids of some samples, and a row for each."""
     found = first = 0
     with replacing(path) as temporary:
         vectors = np.lib.format.open_memmap(temporary, "w+", np.float16, shape)
         if ids is not None:
             vectors[:] = np.nan
-        for part_ids, block in parts:
-            rows, known = _rows_of(part_ids, ids, first)
+        for batch_ids, block in batches:
+            rows, known = _rows_of(batch_ids, ids, first)
             vectors[rows] = block[known]
             first += len(block)
             found += len(rows)
@@ -112,12 +112,12 @@ def cosines_to(vectors: NDArray[np.float16], query: NDArray[np.float32]) -> NDAr
 
 
 def _rows_of(
-    part_ids: pa.Array, ids: pa.StringArray | None, first: int
+    batch_ids: pa.Array, ids: pa.StringArray | None, first: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Rows of the samples of a part that have one, and which samples these are."""
-    if ids is None or ids.slice(first, len(part_ids)).equals(part_ids):
-        return np.arange(first, first + len(part_ids)), np.ones(len(part_ids), bool)
-    rows = pc.index_in(part_ids, value_set=ids)
+    """Rows of the samples of a batch that have one, and which samples these are."""
+    if ids is None or ids.slice(first, len(batch_ids)).equals(batch_ids):
+        return np.arange(first, first + len(batch_ids)), np.ones(len(batch_ids), bool)
+    rows = pc.index_in(batch_ids, value_set=ids)
     return rows.drop_null().cast(pa.int64()).to_numpy(), rows.is_valid().to_numpy(
         zero_copy_only=False
     )

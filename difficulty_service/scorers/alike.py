@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from difficulty_service.gaussians.products import BLOCK_ROWS, chunk_ranges, matmul
+from difficulty_service.gaussians.products import BLOCK_ROWS, matmul, row_ranges
 from difficulty_service.gaussians.row_sample import choose_samples
 
 NUM_ALIKE = 50
@@ -36,7 +36,7 @@ def mean_of_alike(features: Tensor, labels: Tensor, values: Tensor, seed: int) -
         if len(others) < 2:  # noqa: PLR2004 - itself and another one
             continue
         directions = normalize(features[others].float() - centre).T.contiguous()
-        for rows in chunk_ranges(len(members), BLOCK_ROWS):
+        for rows in row_ranges(len(members), BLOCK_ROWS):
             some = members[rows]
             cosines = matmul(normalize(features[some].float() - centre), directions)
             cosines[some[:, None] == others] = -torch.inf

@@ -10,10 +10,10 @@ about the next: part of the score is therefore the mean over samples that are al
 import torch
 from torch import Tensor
 
-from difficulty_service.gaussians.chunks import TensorChunks
+from difficulty_service.gaussians.batches import TensorBatches
 from difficulty_service.gaussians.label_noise import judge_labels
 from difficulty_service.gaussians.label_rule import PRODUCTS_PER_BLOCK
-from difficulty_service.gaussians.products import BLOCK_ROWS, chunk_ranges, one_thread_per_product
+from difficulty_service.gaussians.products import BLOCK_ROWS, one_thread_per_product, row_ranges
 from difficulty_service.gaussians.row_sample import choose_samples
 from difficulty_service.scorers import Samples
 from difficulty_service.scorers.alike import mean_of_alike
@@ -46,7 +46,7 @@ def score_samples(samples: Samples) -> Tensor:
     if len(classes) == 1 or not len(usable):
         return torch.full(labels.shape, torch.nan, dtype=torch.float64)
     options = PosteriorOptions(("agree",), samples.num_classes, seed=samples.seed)
-    posteriors = fit_posteriors(TensorChunks(samples.features, samples.labels), options)
+    posteriors = fit_posteriors(TensorBatches(samples.features, samples.labels), options)
     judged = usable[choose_samples(len(usable), MOST_SAMPLES, samples.seed)]
     logits = logits_left_out(samples.features, labels, len(classes), judged)
     with one_thread_per_product():
@@ -62,4 +62,4 @@ def score_samples(samples: Samples) -> Tensor:
 def _blocks(logits: Tensor) -> list[slice]:
     """Samples whose logits are looked at at a time."""
     rows = max(1, min(BLOCK_ROWS, PRODUCTS_PER_BLOCK // logits.shape[1]))
-    return list(chunk_ranges(len(logits), rows))
+    return list(row_ranges(len(logits), rows))

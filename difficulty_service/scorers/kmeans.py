@@ -95,8 +95,8 @@ def kmeans_distance(features: Tensor, centroids: Tensor) -> Tensor:
     # Computed again, because the comparison is too coarse for small distances.
     return torch.cat(
         [
-            torch.linalg.vector_norm(chunk.float() - centroids[nearest], dim=1)
-            for chunk, nearest in _nearest(features, centroids)
+            torch.linalg.vector_norm(batch.float() - centroids[nearest], dim=1)
+            for batch, nearest in _nearest(features, centroids)
         ]
     )
 
@@ -114,5 +114,5 @@ def _nearest(features: Tensor, centroids: Tensor) -> Iterator[tuple[Tensor, Tens
     centre = centroids.mean(dim=0)
     centred = centroids - centre
     half_squares = centred.square().sum(dim=1) / 2
-    for chunk in features.split(max(1, DISTANCES_PER_BLOCK // len(centroids))):
-        yield chunk, (half_squares - (chunk.float() - centre) @ centred.T).argmin(dim=1)
+    for batch in features.split(max(1, DISTANCES_PER_BLOCK // len(centroids))):
+        yield batch, (half_squares - (batch.float() - centre) @ centred.T).argmin(dim=1)

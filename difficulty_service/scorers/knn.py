@@ -114,8 +114,8 @@ def _build_index(faiss: ModuleType, references: Tensor, centre: Tensor, place: P
         index = place(index)
     elif len(references) > EXACT_UP_TO:
         index = _build_lists(faiss, index, references, centre)
-    for chunk in references.split(EXACT_UP_TO):
-        index.add((chunk.float() - centre).numpy())
+    for batch in references.split(EXACT_UP_TO):
+        index.add((batch.float() - centre).numpy())
     return index
 
 

@@ -9,7 +9,7 @@ neighbours among images and texts.
 import torch
 from torch import Tensor
 
-from difficulty_service.gaussians.products import chunk_ranges
+from difficulty_service.gaussians.products import row_ranges
 from difficulty_service.scorers import Samples
 
 COSINES_AT_ONCE = 1 << 22
@@ -23,7 +23,7 @@ def score_samples(samples: Samples) -> Tensor:
     rows = max(1, COSINES_AT_ONCE // samples.num_classes)
     margins = [
         name_margins(samples.cosines(samples.features[block]), samples.labels[block])
-        for block in chunk_ranges(len(samples.labels), rows)
+        for block in row_ranges(len(samples.labels), rows)
     ]
     return torch.cat(margins)
 

@@ -16,12 +16,12 @@ from difficulty_service.base.threads import map_in_order, num_workers
 from difficulty_service.gaussians.products import (
     BLOCK_ROWS,
     add_upper_gram,
-    chunk_ranges,
     exp,
     logsumexp,
     matmul,
     mirror_upper,
     one_thread_per_product,
+    row_ranges,
 )
 from difficulty_service.gaussians.ridge import label_likelihood
 
@@ -108,12 +108,12 @@ def standardise(features: Tensor) -> Tensor:
     """
     mean = features.mean(dim=0, dtype=torch.float64)
     sums = torch.zeros_like(mean)
-    for block in chunk_ranges(len(features), BLOCK_ROWS):
+    for block in row_ranges(len(features), BLOCK_ROWS):
         sums += (features[block] - mean).square_().sum(dim=0)
     deviation = (sums / max(1, len(features))).sqrt()
     varies = deviation > 1e-6 * mean.abs()
     rows = torch.ones(len(features), len(mean) + 1)
-    for block in chunk_ranges(len(features), BLOCK_ROWS):
+    for block in row_ranges(len(features), BLOCK_ROWS):
         rows[block, :-1] = (features[block] - mean).mul_(torch.where(varies, 1 / deviation, 0.0))
     return rows
 
@@ -229,11 +229,11 @@ def _leverages(rows: Tensor, kept: Tensor, weights: Tensor, ridge: Tensor) -> Te
         Float64, shape (kept,).
     """
     hessian = ridge.diag()
-    for block in chunk_ranges(len(kept), BLOCK_ROWS):
+    for block in row_ranges(len(kept), BLOCK_ROWS):
         add_upper_gram(rows[kept[block]].double() * weights[block, None].sqrt(), hessian)
     factor = torch.linalg.cholesky(mirror_upper(hessian))
     leverages = torch.empty_like(weights)
-    for block in chunk_ranges(len(kept), BLOCK_ROWS):
+    for block in row_ranges(len(kept), BLOCK_ROWS):
         whitened = torch.linalg.solve_triangular(factor, rows[kept[block]].double().T, upper=False)
         leverages[block] = whitened.square_().sum(dim=0)
     return leverages
@@ -241,4 +241,4 @@ def _leverages(rows: Tensor, kept: Tensor, weights: Tensor, ridge: Tensor) -> Te
 
 def _blocks(num_rows: int, num_classes: int) -> list[slice]:
     """Rows whose logits are computed at a time."""
-    return list(chunk_ranges(num_rows, max(1, LOGITS_AT_ONCE // num_classes)))
+    return list(row_ranges(num_rows, max(1, LOGITS_AT_ONCE // num_classes)))

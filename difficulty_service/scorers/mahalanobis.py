@@ -23,16 +23,16 @@ from difficulty_service.gaussians.discriminant import compute_discriminant
 from difficulty_service.gaussians.feature_map import scale_to_unit_length
 from difficulty_service.gaussians.gaussian import Gaussians
 from difficulty_service.gaussians.products import (
-    CHUNK_ROWS,
+    BATCH_ROWS,
     Projection,
     Workspace,
     argmin,
     block_rows,
-    chunk_ranges,
     matmul,
     one_thread_per_product,
     project,
     projection,
+    row_ranges,
     squared_lengths,
     threads_of,
 )
@@ -101,7 +101,7 @@ class MahalanobisScorer:
         Raises:
             UnknownLabel: A label is outside -1 to classes - 1.
         """
-        return self._in_chunks(lambda *block: (self.rmd_of_block(*block),), features, labels)[0]
+        return self._in_batches(lambda *block: (self.rmd_of_block(*block),), features, labels)[0]
 
     def rmd_of_block(self, features: Tensor, labels: Tensor, work: Workspace) -> Tensor:
         """`rmd` of a block of at most BLOCK_ROWS rows, which stays in the processor's cache.
@@ -116,7 +116,7 @@ class MahalanobisScorer:
 
     def distances(self, features: Tensor, labels: Tensor) -> Distances:
         """Distances, RMD and nearest classes of samples; args, shapes and errors as for `rmd`."""
-        columns = self._in_chunks(
+        columns = self._in_batches(
             lambda *block: self.distances_of_block(*block).columns(), features, labels
         )
         return Distances(*columns)
@@ -183,7 +183,7 @@ class MahalanobisScorer:
     def _project(self, linear: Projection, name: str, rows: Tensor, work: Workspace) -> Tensor:
         return linear.apply(rows, work.matrix(name, len(rows), linear.rank, self.mean))
 
-    def _in_chunks(
+    def _in_batches(
         self,
         function: Callable[[Tensor, Tensor, Workspace], tuple[Tensor, ...]],
         features: Tensor,
@@ -194,18 +194,18 @@ class MahalanobisScorer:
         work = Workspace()
         num_rows = block_rows(features.device)
 
-        def score_chunk(rows: slice) -> list[Tensor]:
+        def score_batch(rows: slice) -> list[Tensor]:
             blocks = zip(features[rows].split(num_rows), labels[rows].split(num_rows), strict=True)
             return concatenate(function(*block, work) for block in blocks)
 
-        chunk_rows = max(CHUNK_ROWS, num_rows)
-        ranges = list(chunk_ranges(len(features), chunk_rows)) or [slice(0, 0)]
+        batch_rows = max(BATCH_ROWS, num_rows)
+        ranges = list(row_ranges(len(features), batch_rows)) or [slice(0, 0)]
         with one_thread_per_product():
             if len(ranges) == 1:  # starting a thread takes longer than scoring a few rows
-                columns = score_chunk(ranges[0])
+                columns = score_batch(ranges[0])
             else:
                 workers = threads_of(features.device)
-                columns = concatenate(map_in_order(score_chunk, ranges, workers))
+                columns = concatenate(map_in_order(score_batch, ranges, workers))
             return fetch_all(columns)
 
     def _check(self, features: Tensor, labels: Tensor) -> None:

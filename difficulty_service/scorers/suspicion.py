@@ -17,7 +17,7 @@ from torch import Tensor
 
 from difficulty_service.base.device_copies import send_all
 from difficulty_service.base.process_setup import give_back_freed_memory
-from difficulty_service.gaussians.chunks import Chunk, ChunkSource, TransformedChunks
+from difficulty_service.gaussians.batches import Batch, BatchSource, TransformedBatches
 from difficulty_service.gaussians.feature_map import FeatureMap, make_feature_map
 from difficulty_service.gaussians.label_noise import LabelNoise
 from difficulty_service.gaussians.label_rule import (
@@ -33,8 +33,8 @@ from difficulty_service.gaussians.moments import Moments, accumulate_moments, pi
 from difficulty_service.gaussians.products import (
     BLOCK_ROWS,
     Workspace,
-    chunk_ranges,
     one_thread_per_product,
+    row_ranges,
 )
 from difficulty_service.gaussians.ridge import MOST_SAMPLES, LabelledRows, RidgeChoice
 from difficulty_service.gaussians.row_sample import choose_samples, count_rows, read_samples
@@ -130,7 +130,7 @@ class LabelPosteriors:
             self._columns_of_block(
                 features[rows.start * runs : rows.stop * runs], labels[rows].long()
             )
-            for rows in chunk_ranges(len(labels), most)
+            for rows in row_ranges(len(labels), most)
         ]
         return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
 
@@ -208,7 +208,7 @@ class PosteriorOptions:
 
 
 @one_thread_per_product()
-def fit_posteriors(source: ChunkSource[Chunk], options: PosteriorOptions) -> LabelPosteriors:
+def fit_posteriors(source: BatchSource[Batch], options: PosteriorOptions) -> LabelPosteriors:
     """Fits what scores the labels of a dataset, in two passes over it and parts of a third."""
     runs, seed, num_classes = options.runs, options.seed, options.num_classes
     counts = count_rows(source)
@@ -227,7 +227,7 @@ def fit_posteriors(source: ChunkSource[Chunk], options: PosteriorOptions) -> Lab
         feature_map = replace(feature_map, rounded=True)
     points = _map_rows(feature_map, sample.features)
     sample = LabelledRows(points, sample.labels, runs)
-    mapped = TransformedChunks(source, send_all(feature_map, source.device))
+    mapped = TransformedBatches(source, send_all(feature_map, source.device))
     rows = None
     if large:
         most = covariance_samples(num_samples, feature_map.dim, sample.labels)
@@ -275,7 +275,7 @@ def fit_posteriors(source: ChunkSource[Chunk], options: PosteriorOptions) -> Lab
 
 
 def _accumulate(
-    mapped: ChunkSource[Chunk],
+    mapped: BatchSource[Batch],
     counts: Sequence[int],
     chosen: WeightedRows | None,
     pilot: Tensor,
@@ -317,7 +317,7 @@ def _fit_plain_rule(
 def _map_rows(feature_map: FeatureMap, rows: Tensor) -> Tensor:
     """Maps the rows of a sample. Shape (rows, mapped dim)."""
     mapped, work = feature_map.scale.new_empty(len(rows), feature_map.dim), Workspace()
-    for block in chunk_ranges(len(rows), BLOCK_ROWS):
+    for block in row_ranges(len(rows), BLOCK_ROWS):
         mapped[block] = feature_map(rows[block], work)
     return mapped
 

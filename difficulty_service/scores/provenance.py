@@ -177,7 +177,7 @@ class Provenance(Extraction):
     num_samples: int | None = None
     """Number of samples of the dataset."""
     shard_size: int | None = None
-    """Largest number of samples of a part of the features."""
+    """Largest number of samples of a shard of the features."""
     augment_runs: int | None = None
     """Number of randomly augmented passes over each image; 0 for one plain pass."""
     fitted_on: FittedOn | None = None

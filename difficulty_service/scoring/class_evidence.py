@@ -24,7 +24,7 @@ from difficulty_service.base.threads import map_in_order, num_workers
 from difficulty_service.base.wording import list_names
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.label_noise import log_class_prior
-from difficulty_service.gaussians.products import BLOCK_ROWS, CHUNK_ROWS, one_thread_per_product
+from difficulty_service.gaussians.products import BATCH_ROWS, BLOCK_ROWS, one_thread_per_product
 from difficulty_service.scorers.suspicion import LabelPosteriors
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.score_columns import LIKELIEST_CLASSES
@@ -77,10 +77,10 @@ class Witness:
 def samples_of_features(store: FeatureSource) -> KnownSamples:
     """The samples of features, of which only ids and labels are read."""
     ids, labels = [], []
-    for shard in range(store.num_parts):
-        part = store.open_part(shard, ("sample_id",))
-        ids.append(part.sample_ids[:: store.runs])
-        labels.append(part.labels[:: store.runs].long())
+    for shard in range(store.num_shards):
+        opened = store.open_shard(shard, ("sample_id",))
+        ids.append(opened.sample_ids[:: store.runs])
+        labels.append(opened.labels[:: store.runs].long())
     return KnownSamples.of(
         pa.chunked_array(ids, pa.string()).combine_chunks(),
         torch.cat(labels),
@@ -137,15 +137,15 @@ def witness_of_features(
 def _log_densities(store: FeatureSource, posteriors: LabelPosteriors) -> Iterator[Tensor]:
     """Log-densities of the fitted classes at a few thousand samples at a time, in order."""
 
-    def of_piece(piece: tuple[int, slice]) -> Tensor:
-        part = store.open_part(piece[0], [], piece[1])
+    def of_slice(where: tuple[int, slice]) -> Tensor:
+        opened = store.open_shard(where[0], [], where[1])
         size = max(1, BLOCK_ROWS // store.runs) * store.runs
-        starts = range(0, len(part.labels), size)
+        starts = range(0, len(opened.labels), size)
         return torch.cat(
             [
                 posteriors.log_densities(
-                    part.read_features(slice(start, start + size)),
-                    part.labels[start : start + size : store.runs].long().contiguous(),
+                    opened.read_features(slice(start, start + size)),
+                    opened.labels[start : start + size : store.runs].long().contiguous(),
                 )
                 for start in starts
             ]
@@ -153,7 +153,7 @@ def _log_densities(store: FeatureSource, posteriors: LabelPosteriors) -> Iterato
         )
 
     with one_thread_per_product():
-        for densities in map_in_order(of_piece, store.pieces(CHUNK_ROWS), num_workers()):
+        for densities in map_in_order(of_slice, store.slices(BATCH_ROWS), num_workers()):
             if len(densities):
                 yield densities
 

@@ -21,10 +21,10 @@ from torch import Tensor
 from difficulty_service.base.device_copies import send
 from difficulty_service.base.tables import strings_to_arrow
 from difficulty_service.features.source import FeatureSource
-from difficulty_service.gaussians.products import BLOCK_ROWS, chunk_ranges
+from difficulty_service.gaussians.products import BLOCK_ROWS, row_ranges
 from difficulty_service.scorers.near_copies import near_pairs
 
-HASHES_PER_CHUNK = 1 << 16
+HASHES_PER_BATCH = 1 << 16
 """Number of hashes that are looked up at a time."""
 
 
@@ -135,7 +135,7 @@ def _repeated(hashes: NDArray[np.int64]) -> NDArray[np.int64]:
     if not len(repeated):
         return np.empty(0, np.int64)
     positions = []
-    for rows in chunk_ranges(len(hashes), HASHES_PER_CHUNK):
+    for rows in row_ranges(len(hashes), HASHES_PER_BATCH):
         places = np.searchsorted(repeated, hashes[rows]).clip(max=len(repeated) - 1)
         positions.append(rows.start + np.flatnonzero(repeated[places] == hashes[rows]))
     return np.concatenate(positions)
@@ -144,22 +144,22 @@ def _repeated(hashes: NDArray[np.int64]) -> NDArray[np.int64]:
 def _read(store: FeatureSource, positions: NDArray[np.int64]) -> Iterator[tuple[bytes, Copy]]:
     """Digests of the features of the samples at ascending positions, and the samples."""
     start = 0
-    for shard in range(store.num_parts):
+    for shard in range(store.num_shards):
         if not len(positions) or start > positions[-1]:
             return
-        part = store.open_part(shard, ["sample_id"])
-        for block in chunk_ranges(len(part.labels), BLOCK_ROWS):
+        opened = store.open_shard(shard, ["sample_id"])
+        for block in row_ranges(len(opened.labels), BLOCK_ROWS):
             first, last = np.searchsorted(positions, (start + block.start, start + block.stop))
             if first == last:
                 continue
             rows = positions[first:last] - start
             span = slice(int(rows[0]), int(rows[-1]) + 1)
-            features = part.read_features(span).cpu().numpy()
-            ids = part.sample_ids[span].to_pylist()
+            features = opened.read_features(span).cpu().numpy()
+            ids = opened.sample_ids[span].to_pylist()
             for row in rows - span.start:
                 digest = hashlib.blake2b(features[row].tobytes(), digest_size=16).digest()
-                yield digest, Copy(ids[row], int(part.labels[span.start + row]))
-        start += len(part.labels)
+                yield digest, Copy(ids[row], int(opened.labels[span.start + row]))
+        start += len(opened.labels)
 
 
 def find_near_duplicates(store: FeatureSource, num_samples: int, threshold: float) -> Duplicates:
@@ -204,16 +204,16 @@ def _read_rows(
     labels = np.empty(num_samples, np.int64)
     ids = []
     start = 0
-    for shard in range(store.num_parts):
-        part = store.open_part(shard, ["sample_id"])
-        rows = part.features()
+    for shard in range(store.num_shards):
+        opened = store.open_shard(shard, ["sample_id"])
+        rows = opened.features()
         rows = rows.view(-1, store.runs, rows.shape[1]).mean(dim=1)
         if not start:
             features = torch.empty(num_samples, rows.shape[1], device=store.device)
         lengths = torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float64)
         samples = slice(start, start + len(rows))
         features[samples] = rows / lengths.clamp_min(torch.finfo(torch.float64).tiny)
-        labels[samples] = part.labels[:: store.runs].numpy()
-        ids.append(part.sample_ids[:: store.runs])
+        labels[samples] = opened.labels[:: store.runs].numpy()
+        ids.append(opened.sample_ids[:: store.runs])
         start = samples.stop
     return features, labels, pa.concat_arrays(ids)

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.fit_options import FitOptions
-from difficulty_service.gaussians.fitting import fit_chunks, pilot_rows
+from difficulty_service.gaussians.fitting import fit_batches, pilot_rows
 from difficulty_service.gaussians.products import (
-    CHUNK_ROWS,
+    BATCH_ROWS,
     Workspace,
     block_rows,
-    chunk_ranges,
+    row_ranges,
     summed_rows,
 )
 from difficulty_service.scorers.suspicion import (
@@ -26,18 +26,18 @@ from difficulty_service.scorers.suspicion import (
 )
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 
-PILOT_PARTS = 8
-"""Number of parts, evenly spaced over the store, whose first rows make the pilot."""
+PILOT_SHARDS = 8
+"""Number of shards, evenly spaced over the store, whose first rows make the pilot."""
 
-Piece = tuple[int, slice]
-"""A shard and some rows of its part."""
+ShardSlice = tuple[int, slice]
+"""A shard and some of its rows."""
 
 
 def fit_store(store: FeatureSource, options: FitOptions) -> FittedGaussians:
-    """Gaussians of a complete store, read part by part; the number of runs is the store's."""
+    """Gaussians of a complete store, read shard by shard; the number of runs is the store's."""
     store.description.require_scorable()
-    gaussians = fit_chunks(
-        StoreChunks(store),
+    gaussians = fit_batches(
+        StoreBatches(store),
         _pilot_rows(store),
         len(store.class_names),
         replace(options, runs=store.runs),
@@ -46,8 +46,8 @@ def fit_store(store: FeatureSource, options: FitOptions) -> FittedGaussians:
 
 
 @dataclass(frozen=True)
-class StoreChunks:
-    """All features of a complete store and their labels, as a source of chunks."""
+class StoreBatches:
+    """All features of a complete store and their labels, as a source of batches."""
 
     store: FeatureSource
 
@@ -56,34 +56,34 @@ class StoreChunks:
         """Device of the features."""
         return self.store.device
 
-    def chunks(self) -> Iterator[Sequence[Piece]]:
-        """Pieces of the store, about as many rows at a time as are summed in one go."""
-        pieces = self.store.pieces(CHUNK_ROWS)
-        rows = summed_rows(self.store.num_parts * self.store.part_rows)
-        pieces_per_chunk = max(1, rows // min(CHUNK_ROWS, self.store.part_rows))
-        while chunk := list(islice(pieces, pieces_per_chunk)):
-            yield chunk
+    def batches(self) -> Iterator[Sequence[ShardSlice]]:
+        """Slices of the shards, about as many rows at a time as are summed in one go."""
+        slices = self.store.slices(BATCH_ROWS)
+        rows = summed_rows(self.store.num_shards * self.store.shard_rows)
+        slices_per_batch = max(1, rows // min(BATCH_ROWS, self.store.shard_rows))
+        while batch := list(islice(slices, slices_per_batch)):
+            yield batch
 
-    def read(self, chunk: Sequence[Piece], work: Workspace) -> tuple[Tensor, Iterator[Tensor]]:  # noqa: ARG002
-        """Labels and features of some pieces; the calling thread opens the files."""
-        parts = [self.store.open_part(shard, [], rows) for shard, rows in chunk]
+    def read(self, batch: Sequence[ShardSlice], work: Workspace) -> tuple[Tensor, Iterator[Tensor]]:  # noqa: ARG002
+        """Labels and features of some slices; the calling thread opens the files."""
+        shards = [self.store.open_shard(shard, [], rows) for shard, rows in batch]
         blocks = (
-            part.read_features(rows)
-            for part in parts
-            for rows in chunk_ranges(len(part.labels), block_rows(self.device))
+            each.read_features(rows)
+            for each in shards
+            for rows in row_ranges(len(each.labels), block_rows(self.device))
         )
-        return torch.cat([part.labels for part in parts]), blocks
+        return torch.cat([each.labels for each in shards]), blocks
 
 
 def _pilot_rows(store: FeatureSource) -> Tensor:
     """Some rows from all over a store. Shape (rows, dim)."""
-    chosen = sorted({int(shard) for shard in np.linspace(0, store.num_parts - 1, PILOT_PARTS)})
+    chosen = sorted({int(shard) for shard in np.linspace(0, store.num_shards - 1, PILOT_SHARDS)})
     rows: list[Tensor] = []
-    for shard in [*chosen, *range(store.num_parts)]:
+    for shard in [*chosen, *range(store.num_shards)]:
         if shard not in chosen and any(map(len, rows)):
-            break  # the other parts are read only where the chosen ones hold nothing but bad images
-        part = store.open_part(shard, [])
-        rows.append(pilot_rows(part.features(), len(chosen)).clone())  # or parts stay mapped
+            break  # others are read only where the chosen ones hold nothing but bad images
+        opened = store.open_shard(shard, [])
+        rows.append(pilot_rows(opened.features(), len(chosen)).clone())  # or shards stay mapped
     return torch.cat(rows)
 
 
@@ -110,4 +110,4 @@ def fit_store_posteriors(
         seed=store.description.seed,
         given=given,
     )
-    return fit_posteriors(StoreChunks(store), options)
+    return fit_posteriors(StoreBatches(store), options)

@@ -172,7 +172,7 @@ def find_image_faults(store: "FeatureSource") -> ImageFaults | None:
     Reads the numbers of all images twice, and holds one byte for each.
     """
     step = max(1, -(-store.description.num_samples // MOST_IN_SAMPLE))
-    columns = (store.appearance(shard) for shard in range(store.num_parts))
+    columns = (store.appearance(shard) for shard in range(store.num_shards))
     known = [from_struct(column)[::step] for column in columns if column is not None]
     sample = np.concatenate([np.empty((0, len(NUMBERS)), np.float32), *known])
     if np.isnan(sample).all():
@@ -215,11 +215,11 @@ def _limit(fault: Fault, values: NDArray[np.floating[Any]]) -> float:
 
 
 def _numbers(store: "FeatureSource") -> Iterator[NDArray[np.float32]]:
-    """The numbers of each part of a store, NaN where they are not known."""
-    for shard in range(store.num_parts):
+    """The numbers of each shard of a store, NaN where they are not known."""
+    for shard in range(store.num_shards):
         column = store.appearance(shard)
         if column is not None:
             yield from_struct(column)
             continue
-        num_rows = len(store.open_part(shard, []).labels)
+        num_rows = len(store.open_shard(shard, []).labels)
         yield np.full((num_rows // store.runs, len(NUMBERS)), np.nan, np.float32)

@@ -105,7 +105,7 @@ def require_unlabelled(class_names: Sequence[str], options: ScoringOptions) -> N
 
 def _all_features(source: FeatureSource) -> Tensor:
     """Mean features of each sample over its runs, float32. Shape (samples, dim)."""
-    parts = [source.open_part(shard, []).features() for shard in range(source.num_parts)]
+    parts = [source.open_shard(shard, []).features() for shard in range(source.num_shards)]
     return torch.cat([part.view(-1, source.runs, part.shape[1]).mean(dim=1) for part in parts])
 
 

@@ -25,7 +25,7 @@ from difficulty_service.base.files import CONTENT_BYTES
 from difficulty_service.base.tables import to_arrow
 from difficulty_service.base.wording import count_of, did_you_mean, is_or_are, list_names
 from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import OpenPart
+from difficulty_service.features.shard import OpenShard
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.marks.mark_kinds import Mark, kinds_for
 from difficulty_service.marks.record import (
@@ -53,9 +53,13 @@ class ChangedFeatures:
         self.description: FeatureDescription = source.description
         self.warnings: tuple[str, ...] = source.warnings
         self.class_names: tuple[str, ...] = source.class_names
-        self.runs, self.num_parts, self.part_rows = source.runs, source.num_parts, source.part_rows
-        self.pieces = source.pieces
-        lengths = [len(source.open_part(shard, []).labels) for shard in range(source.num_parts)]
+        self.runs, self.num_shards, self.shard_rows = (
+            source.runs,
+            source.num_shards,
+            source.shard_rows,
+        )
+        self.slices = source.slices
+        lengths = [len(source.open_shard(shard, []).labels) for shard in range(source.num_shards)]
         self._starts = list(accumulate(lengths, initial=0))
 
     @property
@@ -63,45 +67,45 @@ class ChangedFeatures:
         """Device on which the features are read."""
         return self._source.device
 
-    def open_part(
+    def open_shard(
         self, shard: int, columns: Sequence[str] = ("sample_id", "run"), rows: slice | None = None
-    ) -> OpenPart:
-        """A part, or some rows of it, with the other labels and without what is left out."""
-        part = self._source.open_part(shard, columns, rows)
+    ) -> OpenShard:
+        """A shard, or some rows of it, with the other labels and without what is left out."""
+        opened = self._source.open_shard(shard, columns, rows)
         first, end = self._starts[shard : shard + 2]
         start, stop, _ = (rows or slice(None)).indices(end - first)
         samples = torch.arange(first + start, first + max(start, stop)) // self.runs
-        part = replace(part, labels=self._labels[samples])
+        opened = replace(opened, labels=self._labels[samples])
         if self._kept is None or bool(self._kept[samples].all()):
-            return part
+            return opened
         chosen = self._kept[samples].nonzero().flatten()
 
         def read_chosen(rows: slice) -> Tensor:
             wanted = chosen[rows]
             if not len(wanted):
-                return part.read_features(slice(0, 0))
+                return opened.read_features(slice(0, 0))
             span = slice(int(wanted[0]), int(wanted[-1]) + 1)
-            return part.read_features(span)[send(wanted - span.start, self.device)]
+            return opened.read_features(span)[send(wanted - span.start, self.device)]
 
-        return OpenPart(
-            sample_ids=part.sample_ids.take(to_arrow(chosen.numpy()))
-            if len(part.sample_ids)
-            else part.sample_ids,
-            labels=part.labels[chosen],
-            runs=part.runs[chosen] if len(part.runs) else part.runs,
+        return OpenShard(
+            sample_ids=opened.sample_ids.take(to_arrow(chosen.numpy()))
+            if len(opened.sample_ids)
+            else opened.sample_ids,
+            labels=opened.labels[chosen],
+            runs=opened.runs[chosen] if len(opened.runs) else opened.runs,
             read_features=read_chosen,
         )
 
     def contents(self, shard: int) -> pa.FixedSizeBinaryArray | None:
-        """Digest of what each sample of a part was read from; see `FeatureSource`."""
+        """Digest of what each sample of a shard was read from; see `FeatureSource`."""
         return self._of_kept(shard, self._source.contents(shard))
 
     def appearance(self, shard: int) -> pa.StructArray | None:
-        """How the image of each sample of a part looks; see `FeatureSource`."""
+        """How the image of each sample of a shard looks; see `FeatureSource`."""
         return self._of_kept(shard, self._source.appearance(shard))
 
     def _of_kept(self, shard: int, column: pa.Array | None) -> pa.Array | None:
-        """The values of the samples of a part that are not left out."""
+        """The values of the samples of a shard that are not left out."""
         if column is None or self._kept is None:
             return column
         first, end = (row // self.runs for row in self._starts[shard : shard + 2])
@@ -382,10 +386,10 @@ def find_samples(source: FeatureSource, ids: Sequence[str]) -> tuple[dict[str, _
     wanted = pa.array(ids, pa.string())
     found: dict[str, _Sample] = {}
     labels: list[Tensor] = []
-    for start, part, contents in _parts(source):
-        labels.append(part.labels[:: source.runs])
-        here = pc.is_in(part.sample_ids[:: source.runs], value_set=wanted)
-        for sample in _samples(source, start, part, contents, here):
+    for start, opened, contents in _opened(source):
+        labels.append(opened.labels[:: source.runs])
+        here = pc.is_in(opened.sample_ids[:: source.runs], value_set=wanted)
+        for sample in _samples(source, start, opened, contents, here):
             found[sample.sample_id] = sample
     return found, torch.cat(labels)
 
@@ -396,45 +400,45 @@ def _find_contents(
     """All samples with some contents, by these."""
     wanted = pa.array(map(bytes.fromhex, contents), pa.binary(CONTENT_BYTES))
     found: dict[str, list[_Sample]] = defaultdict(list)
-    for start, part, digests in _parts(source):
+    for start, opened, digests in _opened(source):
         if digests is not None:
             here = pc.is_in(digests, value_set=wanted)
-            for sample in _samples(source, start, part, digests, here):
+            for sample in _samples(source, start, opened, digests, here):
                 found[sample.content or ""].append(sample)
     return found
 
 
 def _first_ids(source: FeatureSource) -> list[str]:
-    for _, part, _ in _parts(source):
-        if len(part.sample_ids):
-            return list(part.sample_ids[:3].to_pylist())
+    for _, opened, _ in _opened(source):
+        if len(opened.sample_ids):
+            return list(opened.sample_ids[:3].to_pylist())
     return []
 
 
-def _parts(
+def _opened(
     source: FeatureSource,
-) -> Iterator[tuple[int, OpenPart, pa.FixedSizeBinaryArray | None]]:
-    """Number of samples before each part, the part, and the contents of its samples."""
+) -> Iterator[tuple[int, OpenShard, pa.FixedSizeBinaryArray | None]]:
+    """Number of samples before each shard, the shard, and the contents of its samples."""
     start = 0
-    for shard in range(source.num_parts):
-        part = source.open_part(shard, ["sample_id"])
-        yield start, part, source.contents(shard)
-        start += len(part.labels) // source.runs
+    for shard in range(source.num_shards):
+        opened = source.open_shard(shard, ["sample_id"])
+        yield start, opened, source.contents(shard)
+        start += len(opened.labels) // source.runs
 
 
 def _samples(
     source: FeatureSource,
     start: int,
-    part: OpenPart,
+    opened: OpenShard,
     contents: pa.FixedSizeBinaryArray | None,
     chosen: pa.BooleanArray,
 ) -> Iterator[_Sample]:
-    """Those samples of a part that are chosen."""
+    """Those samples of a shard that are chosen."""
     for row in np.flatnonzero(chosen.to_numpy(zero_copy_only=False)).tolist():
         yield _Sample(
-            part.sample_ids[row * source.runs].as_py(),
+            opened.sample_ids[row * source.runs].as_py(),
             start + row,
-            source.class_names[int(part.labels[row * source.runs])],
+            source.class_names[int(opened.labels[row * source.runs])],
             _hexadecimal(contents, row),
         )
 

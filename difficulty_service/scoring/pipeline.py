@@ -33,9 +33,9 @@ from difficulty_service.extraction.engines.local import Engine, LocalEngine
 from difficulty_service.extraction.engines.several_devices import SeveralDevices
 from difficulty_service.extraction.extracted_shard import warn_of_unreadable_classes
 from difficulty_service.extraction.memory import require_memory
-from difficulty_service.extraction.part_writer import PartWriter, set_aside_changed
 from difficulty_service.extraction.plan import Plan
 from difficulty_service.extraction.policy import Runtime, settle, settle_runtime
+from difficulty_service.extraction.shard_writer import ShardWriter, set_aside_changed
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.errors_file import BadImage, write_errors
@@ -423,7 +423,7 @@ def execute(
         set_aside_changed(dataset, store, shards)
         if plan.lend is not None:
             plan.lend(store)
-        missing = sorted(set(store.missing_parts()) & set(shards))
+        missing = sorted(set(store.missing_shards()) & set(shards))
         total = sum(len(dataset.shard_positions(shard)) for shard in shards)
         done = total - sum(len(dataset.shard_positions(shard)) for shard in missing)
         state = ExtractProgress(total, done, len(store.bad_images()), dataset.noun)
@@ -435,7 +435,7 @@ def execute(
             callbacks.progress(state)
 
         previous = open_previous(store) if missing else None
-        writer = PartWriter(store, dataset, previous)
+        writer = ShardWriter(store, dataset, previous)
         known = previous.known if previous else None
         task = replace(plan.task(dataset), backbone=backbone.name, known=known)
         runtime = Runtime(backbone)

@@ -21,11 +21,11 @@ from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.gaussian import Gaussians
 from difficulty_service.gaussians.leave_one_out import compare_left_out, leave_one_out_rmd
 from difficulty_service.gaussians.products import (
-    CHUNK_ROWS,
+    BATCH_ROWS,
     Workspace,
     block_rows,
-    chunk_ranges,
     one_thread_per_product,
+    row_ranges,
     threads_of,
 )
 from difficulty_service.scorers import Samples
@@ -112,7 +112,7 @@ def score_rows(  # noqa: PLR0913 - each is another part of a fit
     """
     at_once = _scores_of_all(store, scorers, resources)
     prepared = replace(gaussians, centre=None)  # because each block is prepared once
-    score_piece = _PieceScorer(
+    score_slice = _SliceScorer(
         store=store,
         classes=classes,
         names=strings_to_arrow(classes.names),
@@ -126,7 +126,7 @@ def score_rows(  # noqa: PLR0913 - each is another part of a fit
     first_row = 0
     with one_thread_per_product():
         workers = threads_of(store.device)
-        for batch in map_in_order(score_piece, store.pieces(CHUNK_ROWS), workers):
+        for batch in map_in_order(score_slice, store.slices(BATCH_ROWS), workers):
             if batch is None:
                 continue
             rows = slice(first_row, first_row + len(batch))
@@ -137,8 +137,8 @@ def score_rows(  # noqa: PLR0913 - each is another part of a fit
 
 
 @dataclass(frozen=True)
-class _PieceScorer:
-    """Scores pieces of a store; may be called by any thread."""
+class _SliceScorer:
+    """Scores slices of shards; may be called by any thread."""
 
     store: FeatureSource
     classes: Classes
@@ -150,21 +150,21 @@ class _PieceScorer:
     posteriors: LabelPosteriors | None
     work: Workspace
 
-    def __call__(self, piece: tuple[int, slice]) -> pa.RecordBatch | None:
-        """All columns that need no other samples; None where the piece has no rows."""
-        shard, rows = piece
-        part = self.store.open_part(shard, ["sample_id"], rows)
-        if not len(part.labels):
+    def __call__(self, where: tuple[int, slice]) -> pa.RecordBatch | None:
+        """All columns that need no other samples; None where the slice has no rows."""
+        shard, rows = where
+        opened = self.store.open_shard(shard, ["sample_id"], rows)
+        if not len(opened.labels):
             return None
-        labels = self.classes.label_of[part.labels]
+        labels = self.classes.label_of[opened.labels]
         at_once = max(1, block_rows(self.store.device) // self.store.runs) * self.store.runs
         blocks = [
-            self._columns(part.read_features(block), labels[block], part.labels[block])
-            for block in chunk_ranges(len(labels), at_once)
+            self._columns(opened.read_features(block), labels[block], opened.labels[block])
+            for block in row_ranges(len(labels), at_once)
         ]
         columns = {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
         arrays = {name: to_arrow(values.numpy()) for name, values in columns.items()}
-        arrays["sample_id"] = part.sample_ids[:: self.store.runs]
+        arrays["sample_id"] = opened.sample_ids[:: self.store.runs]
         known_by = {"suggested_label": "suspicion", **LIKELIEST_CLASSES}
         for label, number in known_by.items():
             if label in arrays:
@@ -248,11 +248,11 @@ def _scores_of_all(
     if any(scorer.needs_words for scorer in asked):
         cosines = load_words(store.description, store.class_names, resources.weights).cosines
     rows, labels = [], []
-    for shard in range(store.num_parts):
-        part = store.open_part(shard, [])
-        features = part.features()
+    for shard in range(store.num_shards):
+        opened = store.open_shard(shard, [])
+        features = opened.features()
         rows.append(features.view(-1, store.runs, features.shape[1]).mean(dim=1))
-        labels.append(part.labels[:: store.runs])
+        labels.append(opened.labels[:: store.runs])
     samples = Samples(
         torch.cat(rows).cpu(),
         torch.cat(labels).long(),

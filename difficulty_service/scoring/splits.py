@@ -90,8 +90,8 @@ class Split:
     def sample_ids(self) -> pa.StringArray:
         """Id of each sample of the features, whether it counts or not."""
         ids = [
-            self.source.open_part(shard, ["sample_id"]).sample_ids[:: self.source.runs]
-            for shard in range(self.source.num_parts)
+            self.source.open_shard(shard, ["sample_id"]).sample_ids[:: self.source.runs]
+            for shard in range(self.source.num_shards)
         ]
         return pa.chunked_array(ids, pa.string()).combine_chunks()
 
@@ -129,8 +129,8 @@ class Split:
     @property
     def dim(self) -> int | None:
         """Length of a feature vector; None without any sample."""
-        for shard in range(self.source.num_parts):
-            if len(rows := self.source.open_part(shard, [], slice(0, 1)).features()):
+        for shard in range(self.source.num_shards):
+            if len(rows := self.source.open_shard(shard, [], slice(0, 1)).features()):
                 return rows.shape[1]
         return None
 
@@ -162,16 +162,16 @@ class Split:
             StatisticsError: A feature is not finite.
         """
         source, start, first, before = self.source, 0, 0, 0
-        for shard, rows in source.pieces(ROWS_AT_ONCE):
+        for shard, rows in source.slices(ROWS_AT_ONCE):
             first, before = (first, shard) if shard == before else (0, shard)
-            part = source.open_part(shard, [], rows)
-            size = len(part.labels) // source.runs
+            opened = source.open_shard(shard, [], rows)
+            size = len(opened.labels) // source.runs
             if not size:
                 continue
             contents = source.contents(shard)
             if contents is not None:
                 contents = contents.slice(first, size)
-            block = self._block(start, part.features(), contents)
+            block = self._block(start, opened.features(), contents)
             if len(block):
                 yield block
             start, first = start + size, first + size
@@ -237,8 +237,8 @@ class Split:
         known = pa.array(np.where(labels < 0, 0, labels), pa.int64(), mask=labels < 0)
         contents: list[bytes | None] = []
         start = 0
-        for shard in range(self.source.num_parts):
-            size = len(self.source.open_part(shard, []).labels) // self.source.runs
+        for shard in range(self.source.num_shards):
+            size = len(self.source.open_shard(shard, []).labels) // self.source.runs
             rows = positions[slice(*np.searchsorted(positions, (start, start + size)))] - start
             column = self.source.contents(shard) if len(rows) else None
             contents += [None] * len(rows) if column is None else column.take(rows).to_pylist()
@@ -261,8 +261,8 @@ class Split:
 
 def _labels_of(source: FeatureSource) -> Rows:
     labels = [
-        source.open_part(shard, []).labels[:: source.runs].long()
-        for shard in range(source.num_parts)
+        source.open_shard(shard, []).labels[:: source.runs].long()
+        for shard in range(source.num_shards)
     ]
     everyone: Rows = torch.cat(labels).numpy() if labels else np.empty(0, np.int64)
     return everyone

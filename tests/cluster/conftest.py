@@ -119,19 +119,19 @@ class Run:
 
     @property
     def features(self) -> Path:
-        """The folder of parts."""
+        """The folder of shards."""
         return self.scores.with_suffix(".features")
 
-    def parts(self) -> list[Path]:
+    def shards(self) -> list[Path]:
         """The shards that are written."""
         return sorted(self.features.glob("part-*.arrow"))
 
-    def wait_for_parts(self, wanted: int) -> None:
+    def wait_for_shards(self, wanted: int) -> None:
         """Waits until so many shards are written."""
         until = time.monotonic() + TIMEOUT
-        while len(self.parts()) < wanted:
+        while len(self.shards()) < wanted:
             assert self.process.is_alive(), self.output.read_text()
-            assert time.monotonic() < until, f"not even {wanted} parts"
+            assert time.monotonic() < until, f"not even {wanted} shards"
             time.sleep(0.05)
 
     def finish(self) -> None:
@@ -162,5 +162,5 @@ def local_run(start_score: StartScore, tmp_path_factory: pytest.TempPathFactory)
     """What the local engine makes of the photos."""
     run = start_score(tmp_path_factory.mktemp("local") / "scores.parquet")
     run.finish()
-    assert len(run.parts()) == NUM_SHARDS
+    assert len(run.shards()) == NUM_SHARDS
     return run

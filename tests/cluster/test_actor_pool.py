@@ -19,11 +19,11 @@ from difficulty_service.extraction.engines.actor_pool import (
 from difficulty_service.extraction.engines.shard_extractor import Loaded, name_libraries
 from difficulty_service.extraction.extracted_shard import ExtractedShard
 from difficulty_service.features.errors_file import BadImage
-from difficulty_service.features.part import Part
+from difficulty_service.features.shard import ShardTable
 from difficulty_service.settings.option_types import parse_actors
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
-NOTHING = Part([], torch.empty(0), torch.empty(0), torch.empty(0, 1))
+NOTHING = ShardTable([], torch.empty(0), torch.empty(0), torch.empty(0, 1))
 SAME = {"weights": "w"}
 
 

@@ -23,7 +23,7 @@ from difficulty_service.base.errors import EngineError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.engines.ray_cluster import RayEngine
-from difficulty_service.extraction.part_writer import PartWriter
+from difficulty_service.extraction.shard_writer import ShardWriter
 from difficulty_service.extraction.task import ExtractionTask
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.store import create_store
@@ -40,8 +40,8 @@ def assert_same_scores(run: Run, expected: Run) -> None:
     assert first.column_names == second.column_names
     for name in first.column_names:
         assert first[name].equals(second[name]), name
-    names = [path.name for path in expected.parts()]
-    assert [path.name for path in run.parts()] == names
+    names = [path.name for path in expected.shards()]
+    assert [path.name for path in run.shards()] == names
     for name in [*names, "errors.parquet"]:
         assert (run.features / name).read_bytes() == (expected.features / name).read_bytes(), name
 
@@ -55,18 +55,18 @@ def test_three_nodes_give_the_scores_of_one_machine_whatever_is_killed(
     cluster: Cluster, start_score: StartScore, local_run: Run, tmp_path: Path
 ) -> None:
     run = start_score(tmp_path / "scores.parquet", *on_ray(cluster))
-    run.wait_for_parts(1)
+    run.wait_for_shards(1)
     run.process.kill()
     run.process.join()
-    before = {path: path.stat().st_mtime_ns for path in run.parts()}
-    assert len(before) < len(local_run.parts()) - 4, "too few are left for what follows"
+    before = {path: path.stat().st_mtime_ns for path in run.shards()}
+    assert len(before) < len(local_run.shards()) - 4, "too few are left for what follows"
 
     again = start_score(run.scores, *on_ray(cluster, "3"))
-    again.wait_for_parts(len(before) + 1)
+    again.wait_for_shards(len(before) + 1)
     first, last = cluster.workers[0], cluster.workers.pop()
     (actor,) = cluster.actors(first)
     os.kill(actor, signal.SIGKILL)
-    again.wait_for_parts(len(before) + 3)
+    again.wait_for_shards(len(before) + 3)
     (actor,) = cluster.actors(last)
     os.kill(cluster.raylet(last), signal.SIGKILL)
     os.kill(actor, signal.SIGKILL)
@@ -77,9 +77,9 @@ def test_three_nodes_give_the_scores_of_one_machine_whatever_is_killed(
     assert_same_scores(again, local_run)
 
 
-def read_parts(run: Run) -> pa.Table:
+def read_shards(run: Run) -> pa.Table:
     columns = ["sample_id", "run", "features"]
-    return pa.concat_tables([feather.read_table(part, columns) for part in run.parts()])
+    return pa.concat_tables([feather.read_table(shard, columns) for shard in run.shards()])
 
 
 def test_a_changed_dataset_keeps_its_features(
@@ -91,8 +91,8 @@ def test_a_changed_dataset_keeps_its_features(
     run.finish()
 
     assert "features are kept; 0 images are new" in run.output.read_text()
-    rows = read_parts(run)
-    known = read_parts(local_run)
+    rows = read_shards(run)
+    known = read_shards(local_run)
     by_key = {(row["sample_id"], row["run"]): row["features"] for row in known.to_pylist()}
     assert all(by_key[row["sample_id"], row["run"]] == row["features"] for row in rows.to_pylist())
 
@@ -149,7 +149,7 @@ def extract_with_other_weights(address: str, photos: Path, folder: Path) -> None
     store = create_store(folder / "features", FeatureDescription.of(description))
     engine = RayEngine(ClusterOptions(address, max_actors=1))
     with pytest.raises(EngineError) as raised:
-        engine.run_shards(task, backbone, [0], PartWriter(store, dataset), lambda *_: None)
+        engine.run_shards(task, backbone, [0], ShardWriter(store, dataset), lambda *_: None)
     (folder / "error").write_text(str(raised.value))
 
 

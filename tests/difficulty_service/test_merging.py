@@ -73,16 +73,16 @@ def test_a_subset_counts_its_own_images(whole_plan: Plan, tmp_path: Path) -> Non
     assert sum(len(each.bad_images) for each in made) == 1
 
 
-def test_parts_that_no_run_extracted_are_missed_by_name(
+def test_shards_that_no_run_extracted_are_missed_by_name(
     subsets: list[Path], tmp_path: Path
 ) -> None:
-    with pytest.raises(FeatureStoreError, match=r"2 of 7 parts.*part-00001\.arrow"):
+    with pytest.raises(FeatureStoreError, match=r"2 of 7 shards.*part-00001\.arrow"):
         merge_stores([subsets[0], subsets[2]], tmp_path / "merged")
 
 
 def test_a_merge_that_was_killed_is_completed(subsets: list[Path], tmp_path: Path) -> None:
     merged = merge_stores(subsets, tmp_path / "merged")
-    lost = merged.part_file(4)
+    lost = merged.shard_file(4)
     content = lost.read_bytes()
     lost.unlink()
 

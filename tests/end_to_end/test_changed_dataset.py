@@ -36,21 +36,23 @@ def assert_like_fresh(extract: Callable[..., str], dataset: Path, *options: obje
     folder = dataset.parent
     stores = [open_store(folder / name) for name in ("store", "fresh")]
     assert stores[0].description == stores[1].description
-    for shard in range(stores[0].num_parts):
-        part, fresh = (store.read_part(shard) for store in stores)
-        assert part.sample_ids == fresh.sample_ids
-        assert torch.equal(part.labels, fresh.labels)
-        assert torch.equal(part.runs, fresh.runs)
+    for shard in range(stores[0].num_shards):
+        resumed, fresh = (store.read_shard(shard) for store in stores)
+        assert resumed.sample_ids == fresh.sample_ids
+        assert torch.equal(resumed.labels, fresh.labels)
+        assert torch.equal(resumed.runs, fresh.runs)
         # A batch of another size rounds otherwise.
-        torch.testing.assert_close(part.features, fresh.features, rtol=0, atol=1e-5)
+        torch.testing.assert_close(resumed.features, fresh.features, rtol=0, atol=1e-5)
     bad = [[(each.sample_id, each.reason) for each in store.bad_images()] for store in stores]
     assert bad[0] == bad[1]
 
 
 def assert_same_bytes(folder: Path) -> None:
-    parts = sorted((folder / "fresh").glob("part-*"))
-    assert parts
-    assert all((folder / "store" / part.name).read_bytes() == part.read_bytes() for part in parts)
+    shards = sorted((folder / "fresh").glob("part-*"))
+    assert shards
+    assert all(
+        (folder / "store" / shard.name).read_bytes() == shard.read_bytes() for shard in shards
+    )
 
 
 def test_after_moving_a_file_no_image_is_extracted_again(

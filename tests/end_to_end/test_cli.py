@@ -140,7 +140,7 @@ def test_parts_that_are_merged_score_as_one_run_does(
     assert [run.returncode for run in (*shares, joined, done)] == [0, 0, 0, 0]
     assert "300 of 300 images have features" in shares[0].stdout
     assert "part 0 of 2" in shares[0].stdout
-    assert "6 parts of 2 stores" in joined.stdout
+    assert "6 shards of 2 stores" in joined.stdout
     alone = scored[0] / "scores.parquet"
     np.testing.assert_allclose(numbers(scores, "rmd"), numbers(alone, "rmd"), rtol=1e-6)
 

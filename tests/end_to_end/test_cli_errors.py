@@ -295,5 +295,5 @@ def test_an_incomplete_store_says_what_completes_it(
     done = difficulty("score", store, "--out", tmp_path / "scores.parquet")
 
     assert done.returncode == 1
-    assert "lacks 1 of 4 parts" in only_line(done.stderr)
+    assert "lacks 1 of 4 shards" in only_line(done.stderr)
     assert "difficulty extract" in done.stderr

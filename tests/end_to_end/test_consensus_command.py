@@ -30,11 +30,11 @@ def stores(scored: Scored, tmp_path: Path) -> tuple[Path, Path]:
         FeatureDescription.of({**first.description.to_json(), "backbone": "noisy"}),
     )
     generator = torch.Generator().manual_seed(0)
-    for shard in range(first.num_parts):
-        part = first.read_part(shard)
-        noise = torch.randn(part.features.shape, generator=generator)
-        features = part.features + 0.1 * part.features.std() * noise
-        second.write_part(shard, replace(part, features=features), [])
+    for shard in range(first.num_shards):
+        table = first.read_shard(shard)
+        noise = torch.randn(table.features.shape, generator=generator)
+        features = table.features + 0.1 * table.features.std() * noise
+        second.write_shard(shard, replace(table, features=features), [])
     return first.folder, second.folder
 
 

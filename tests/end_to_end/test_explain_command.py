@@ -100,10 +100,10 @@ def plant(weights: Path, photos: ScoredPhotos, difficulty: Command, out: Path) -
     options = ("--backbone", BACKBONE, "--weights", weights, "--features", "projected")
     done = difficulty("extract", photos.folder, "--out", features, *options)
     assert done.returncode == 0, done.stderr
-    part = open_store(features).read_part(0)
-    images = F.normalize(part.features, dim=1).double()
-    is_red = torch.tensor([sample_id in photos.red for sample_id in part.sample_ids])
-    is_cat = torch.tensor([sample_id.startswith("cat") for sample_id in part.sample_ids])
+    table = open_store(features).read_shard(0)
+    images = F.normalize(table.features, dim=1).double()
+    is_red = torch.tensor([sample_id in photos.red for sample_id in table.sample_ids])
+    is_cat = torch.tensor([sample_id.startswith("cat") for sample_id in table.sample_ids])
     direction = F.normalize(images[is_red].mean(0) - images[is_cat & ~is_red].mean(0), dim=0)
 
     phrases = read_attributes()

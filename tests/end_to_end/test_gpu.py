@@ -88,7 +88,7 @@ def test_photographs_that_the_gpu_decodes_have_nearly_the_features_of_those_that
         options = ("--backbone", network, "--device", "cuda", "--precision", "fp32")
         folder = tmp_path / "photographs"
         difficulty("extract", folder, "--out", store, *options, "--preprocess", mode)
-        rows = open_store(store).read_part(0).features
+        rows = open_store(store).read_shard(0).features
         features[mode] = rows - rows.mean(dim=0)
 
     # Without interpolated colours, as nvJPEG has them, 0.97 at least on a CPU.
@@ -160,4 +160,4 @@ def test_processes_and_threads_that_decode_give_a_gpu_the_same_images(
     )
 
     assert started
-    np.testing.assert_array_equal(by_processes.part.features, by_threads.part.features)
+    np.testing.assert_array_equal(by_processes.table.features, by_threads.table.features)

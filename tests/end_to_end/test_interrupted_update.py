@@ -57,9 +57,9 @@ def interrupt_after(images: int, error: BaseException) -> Callable[[ExtractProgr
     return on_progress
 
 
-def assert_same_parts(one: Path, other: Path) -> None:
-    names = sorted(path.name for path in other.glob("part*"))
-    assert sorted(path.name for path in one.glob("part*")) == names
+def assert_same_shards(one: Path, other: Path) -> None:
+    names = sorted(path.name for path in other.glob("*.arrow"))
+    assert sorted(path.name for path in one.glob("*.arrow")) == names
     assert names
     for name in names:
         assert (one / name).read_bytes() == (other / name).read_bytes(), name
@@ -75,14 +75,14 @@ def test_the_finished_batches_of_a_shard_are_kept(
     with pytest.raises(type(error)):
         execute(plan_of, Callbacks(interrupt_after(80, error)))
     partial = feather.read_table(tmp_path / "store" / "partial-00000.arrow")
-    with pytest.raises(FeatureStoreError, match="lacks 1 of 1 parts"):
+    with pytest.raises(FeatureStoreError, match="lacks 1 of 1 shards"):
         open_store(tmp_path / "store")
     resumed = execute(plan_of)
 
     assert len(partial) == 80
     assert resumed.reuse is not None
     assert resumed.reuse.num_new == 120
-    assert_same_parts(resumed.store.folder, whole.store.folder)
+    assert_same_shards(resumed.store.folder, whole.store.folder)
     assert not (tmp_path / "store" / "previous").exists()
 
 
@@ -97,7 +97,7 @@ def test_two_interruptions_lose_no_more_than_one(plan_of: Plan, tmp_path: Path) 
 
     assert resumed.reuse is not None
     assert resumed.reuse.num_new == 200 - 112
-    assert_same_parts(resumed.store.folder, whole.store.folder)
+    assert_same_shards(resumed.store.folder, whole.store.folder)
 
 
 @pytest.mark.slow
@@ -171,8 +171,8 @@ def test_kills_during_an_update_lose_no_feature_and_leave_no_store_that_only_loo
         process.kill()
         process.join()
         store = FeatureStore(plan.out, read_description(plan.out))
-        num_incomplete += bool(store.missing_parts())
-        assert store.missing_parts() or features_by_id(store) in (before, expected)
+        num_incomplete += bool(store.missing_shards())
+        assert store.missing_shards() or features_by_id(store) in (before, expected)
     last = execute(plan)
 
     assert num_incomplete > KILLS / 2
@@ -181,7 +181,7 @@ def test_kills_during_an_update_lose_no_feature_and_leave_no_store_that_only_loo
 
 
 def wait_for_change(store: Path, process: ForkServerProcess) -> None:
-    """Waits until a part is written or moved."""
+    """Waits until a shard is written or moved."""
     before = len(list(store.glob("part-*")))
     while process.is_alive() and len(list(store.glob("part-*"))) == before:
         time.sleep(POLL_SECONDS)
@@ -189,8 +189,8 @@ def wait_for_change(store: Path, process: ForkServerProcess) -> None:
 
 def mark_features(store: FeatureStore) -> dict[str, list[float]]:
     """Gives every image features that no network gives, so that an extracted one is noticed."""
-    for shard in range(store.num_parts):
-        file = store.part_file(shard)
+    for shard in range(store.num_shards):
+        file = store.shard_file(shard)
         table = feather.read_table(file)
         marked = torch.tensor(table["features"].to_pylist()) + 1000
         column = (
@@ -203,7 +203,7 @@ def mark_features(store: FeatureStore) -> dict[str, list[float]]:
 
 def features_by_id(store: FeatureStore) -> dict[str, list[float]]:
     features: dict[str, list[float]] = {}
-    for shard in range(store.num_parts):
-        part = store.read_part(shard)
-        features |= dict(zip(part.sample_ids, part.features.tolist(), strict=True))
+    for shard in range(store.num_shards):
+        table = store.read_shard(shard)
+        features |= dict(zip(table.sample_ids, table.features.tolist(), strict=True))
     return features

@@ -183,14 +183,14 @@ def test_a_single_image_of_a_service_is_read_in_the_range_of_its_job(
     dim: Mapping[str, Path],
 ) -> None:
     store = open_store(dim["scores"].with_suffix(".features"))
-    part = store.read_part(0)
-    path = dim["images"] / part.sample_ids[0]
+    table = store.read_shard(0)
+    path = dim["images"] / table.sample_ids[0]
 
     with closing(BackbonePool(RunOptions(device="cpu"))) as pool:
         (seen,) = pool.encode([lambda: io.BytesIO(path.read_bytes())], store.description)
 
     assert isinstance(seen, Tensor)
-    torch.testing.assert_close(seen, part.features[0], rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(seen, table.features[0], rtol=1e-3, atol=1e-3)
 
 
 def test_pictures_in_pages_are_of_the_same_range(dim: Mapping[str, Path]) -> None:

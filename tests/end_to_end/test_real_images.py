@@ -58,7 +58,7 @@ def relabel(store: FeatureStore, labels: torch.Tensor, folder: Path) -> FeatureS
     """The same features with other labels."""
     copy = create_store(folder, store.description)
     for shard, own in enumerate(labels.split(store.description.shard_size)):
-        copy.write_part(shard, replace(store.read_part(shard), labels=own), [])
+        copy.write_shard(shard, replace(store.read_shard(shard), labels=own), [])
     return copy
 
 

@@ -76,12 +76,12 @@ def start(forkserver: ForkServerContext, plan: Plan) -> ForkServerProcess:
     return process
 
 
-def parts_in(store: Path) -> set[str]:
+def shards_in(store: Path) -> set[str]:
     return {path.name for path in store.glob("part-*.arrow")}
 
 
-def wait_for_parts(store: Path, wanted: int, is_running: Callable[[], bool]) -> None:
-    while is_running() and len(parts_in(store)) < wanted:
+def wait_for_shards(store: Path, wanted: int, is_running: Callable[[], bool]) -> None:
+    while is_running() and len(shards_in(store)) < wanted:
         time.sleep(POLL_SECONDS)
 
 
@@ -106,7 +106,7 @@ def test_kills_change_nothing(
     counts = [0]
     for _ in range(KILLS):
         process = start(forkserver, plan_for(photos, killed, builtin))
-        wait_for_parts(killed, counts[-1] + chance.randint(1, 3), process.is_alive)
+        wait_for_shards(killed, counts[-1] + chance.randint(1, 3), process.is_alive)
         if chance.random() < SHARE_OF_KILLS_WHILE_WRITING:
             wait_for_write(killed, process.is_alive)
         else:
@@ -114,7 +114,7 @@ def test_kills_change_nothing(
         process.kill()
         process.join()
         assert process.exitcode == -signal.SIGKILL
-        counts.append(len(parts_in(killed)))
+        counts.append(len(shards_in(killed)))
     last = start(forkserver, plan_for(photos, killed, builtin))
     last.join()
 
@@ -141,10 +141,10 @@ def test_the_command_resumes_after_a_kill(
 
     uninterrupted.join()
     process = fork_command(*words)
-    wait_for_parts(killed, 5, process.is_alive)
+    wait_for_shards(killed, 5, process.is_alive)
     process.kill()
     process.join()
-    before = {name: (killed / name).stat().st_mtime_ns for name in parts_in(killed)}
+    before = {name: (killed / name).stat().st_mtime_ns for name in shards_in(killed)}
     done = difficulty(*words)
 
     assert process.exitcode == -signal.SIGKILL
@@ -163,7 +163,7 @@ def test_a_key_press_ends_with_130_and_how_to_go_on(
 
     # Work of minutes, so that the key press comes in the middle however busy the machine is.
     process = fork_command(*words, "--augment-runs", 100, errors=errors)
-    wait_for_parts(store, 2, process.is_alive)
+    wait_for_shards(store, 2, process.is_alive)
     os.kill(process.pid, signal.SIGINT)
     process.join()
 
@@ -172,7 +172,7 @@ def test_a_key_press_ends_with_130_and_how_to_go_on(
         errors.read_text().splitlines()[-1]
         == "stopped; the same command resumes where this one stopped"
     )
-    assert parts_in(store)
+    assert shards_in(store)
     assert list(store.glob(".*.part")) == []
 
 
@@ -190,7 +190,7 @@ def test_what_a_kill_left_half_written_is_never_a_part_and_goes_at_the_next_run(
     incomplete = difficulty("score", store, "--out", tmp_path / "scores.parquet")
     done = difficulty(*words)
 
-    assert "lacks 1 of 4 parts" in incomplete.stderr
+    assert "lacks 1 of 4 shards" in incomplete.stderr
     assert done.returncode == 0
     assert (store / "part-00003.arrow").read_bytes() == whole
     assert list(store.glob(".*.part")) == []
@@ -200,7 +200,7 @@ def assert_same_folder(one: Path, other: Path) -> None:
     """The same files with the same bytes, and nothing left over."""
     names = sorted(path.name for path in one.iterdir())
     assert names == sorted(path.name for path in other.iterdir())
-    assert len(parts_in(one)) == SHARDS
+    assert len(shards_in(one)) == SHARDS
     for name in names:
         assert (one / name).read_bytes() == (other / name).read_bytes(), name
 

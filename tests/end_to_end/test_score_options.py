@@ -36,16 +36,16 @@ def test_a_second_run_with_other_statistics_keeps_the_features(
     arguments = ("score", few_photos, "--out", scores, *network, "--shrinkage")
     difficulty(*arguments, "0.5")
     first = numbers(scores, "rmd")
-    parts = sorted((tmp_path / "scores.features").glob("part-*.arrow"))
-    written = [part.stat().st_mtime_ns for part in parts]
+    shards = sorted((tmp_path / "scores.features").glob("part-*.arrow"))
+    written = [shard.stat().st_mtime_ns for shard in shards]
 
     done = difficulty(*arguments, "ledoit-wolf")
 
     assert done.returncode == 0
     assert "20 of 20 images" in done.stdout
     assert (numbers(scores, "rmd") != first).all()
-    assert parts
-    assert [part.stat().st_mtime_ns for part in parts] == written
+    assert shards
+    assert [shard.stat().st_mtime_ns for shard in shards] == written
 
 
 @pytest.mark.slow

@@ -12,15 +12,15 @@ import torch
 
 from difficulty_service.base.process_setup import keep_freed_memory
 from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import Part
+from difficulty_service.features.shard import ShardTable
 from difficulty_service.features.store import FeatureStore, create_store, open_store
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scoring.pipeline import ScoreRequest, score_features
 
 ARENA_MAX = -8  # of mallopt in malloc.h
 
-DIM, CLASSES, PART_ROWS = 32, 10, 4096
-FEW, MANY = 24, 120  # parts
+DIM, CLASSES, SHARD_ROWS = 32, 10, 4096
+FEW, MANY = 24, 120  # shards
 BOUND_MB = 30
 """Ids of the additional samples alone would take 45, and their scores 25.
 
@@ -55,25 +55,25 @@ def measure(folder: Path) -> None:
     (folder / "peak").write_text(str(peak[0] - before))
 
 
-def make_store(folder: Path, parts: int) -> FeatureStore:
-    """Parts with the same ids and with features that differ by a factor."""
+def make_store(folder: Path, shards: int) -> FeatureStore:
+    """Shards with the same ids and with features that differ by a factor."""
     description = {
         "class_names": [f"class {index}" for index in range(CLASSES)],
-        "num_shards": parts,
-        "shard_size": PART_ROWS,
-        "num_samples": parts * PART_ROWS,
+        "num_shards": shards,
+        "shard_size": SHARD_ROWS,
+        "num_samples": shards * SHARD_ROWS,
         "augment_runs": 0,
         "dataset": "links",
         "fingerprint": "f",
         "seed": 0,
     }
     store = create_store(folder, FeatureDescription.of(description))
-    labels = torch.arange(PART_ROWS) % CLASSES
-    features = torch.randn(PART_ROWS, DIM) + torch.randn(CLASSES, DIM)[labels]
-    ids = [f"photographs/{row:0100d}.jpeg" for row in range(PART_ROWS)]
-    for shard in range(parts):
+    labels = torch.arange(SHARD_ROWS) % CLASSES
+    features = torch.randn(SHARD_ROWS, DIM) + torch.randn(CLASSES, DIM)[labels]
+    ids = [f"photographs/{row:0100d}.jpeg" for row in range(SHARD_ROWS)]
+    for shard in range(shards):
         scaled = features * (1 + shard / 1000)
-        store.write_part(shard, Part(ids, labels, torch.zeros_like(labels), scaled), [])
+        store.write_shard(shard, ShardTable(ids, labels, torch.zeros_like(labels), scaled), [])
     return store
 
 
@@ -96,4 +96,4 @@ def test_memory_does_not_grow_with_the_number_of_samples(
     growths = (peak_of(forkserver, many) - peak_of(forkserver, few) for _ in range(2))
 
     assert any(growth < BOUND_MB for growth in growths)
-    assert len(read_scores(many.folder / "s.parquet", ["rmd"]).table) == MANY * PART_ROWS
+    assert len(read_scores(many.folder / "s.parquet", ["rmd"]).table) == MANY * SHARD_ROWS

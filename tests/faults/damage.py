@@ -18,8 +18,8 @@ from difficulty_service.base.checksums import ChangedFile, describe_change, writ
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.features.description import FeatureDescription, read_description
 from difficulty_service.features.errors_file import BadImage, read_errors, write_errors
-from difficulty_service.features.part import Part, open_part, read_bad_images, write_part
-from difficulty_service.features.part_images import read_images
+from difficulty_service.features.shard import ShardTable, open_shard, read_bad_images, write_shard
+from difficulty_service.features.shard_images import read_images
 from difficulty_service.features.store import create_store
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.fitting import fit
@@ -62,27 +62,27 @@ def score_values(path: Path) -> object:
     return read.table.to_pydict(), read.provenance
 
 
-def store_part(path: Path) -> None:
-    part = Part(
+def store_shard(path: Path) -> None:
+    table = ShardTable(
         [f"photo {row}" for row in range(ROWS)],
         torch.arange(ROWS) % 3,
         torch.zeros(ROWS, dtype=torch.int64),
         numbers(ROWS, DIM),
         [bytes([row % 256]) * 32 for row in range(ROWS)],
     )
-    write_part(path, part, [BadImage("bad", "cut short")])
+    write_shard(path, table, [BadImage("bad", "cut short")])
 
 
-def part_values(path: Path) -> object:
-    part = open_part(path, ["sample_id", "run"])
+def shard_values(path: Path) -> object:
+    opened = open_shard(path, ["sample_id", "run"])
     bad = read_bad_images(path)
-    middle = part.read_features(slice(5, 20)).tolist()
+    middle = opened.read_features(slice(5, 20)).tolist()
     texts = [repr(value) for value in vars(read_images(path, 1, with_ids=True)).values()]
-    return part.sample_ids.to_pylist(), part.labels.tolist(), bad, middle, texts, rest(part)
+    return opened.sample_ids.to_pylist(), opened.labels.tolist(), bad, middle, texts, rest(opened)
 
 
-def rest(part: Any) -> object:  # noqa: ANN401
-    return part.runs.tolist(), part.features().tolist()
+def rest(opened: Any) -> object:  # noqa: ANN401
+    return opened.runs.tolist(), opened.features().tolist()
 
 
 def gaussian_values(path: Path) -> object:
@@ -186,7 +186,7 @@ KINDS: Mapping[str, Kind] = {
         ),
         provenance_values,
     ),
-    "part": ("part-00000.arrow", store_part, part_values),
+    "part": ("part-00000.arrow", store_shard, shard_values),
     "store": (
         "store.json",
         lambda path: create_store(path.parent, FeatureDescription.of(DESCRIPTION)),

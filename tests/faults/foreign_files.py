@@ -59,7 +59,7 @@ XML = "".join(
 
 def array_values(path: Path, labels: Path | None = None) -> object:
     read = read_array_file(path, labels)
-    rows = [read.open_part(part).features().tolist() for part in range(read.num_parts)]
+    rows = [read.open_shard(part).features().tolist() for part in range(read.num_shards)]
     return read.class_names, read.labels.tolist(), read.sample_ids.to_pylist(), rows
 
 

@@ -55,7 +55,7 @@ def extract(
             random=backbone.startswith("timm:"),
         )
         task = ExtractionTask(dataset, backbone, network, options)
-        return extract_shard(task, load_backbone(backbone, network), 0, rounds.end).part.features
+        return extract_shard(task, load_backbone(backbone, network), 0, rounds.end).table.features
 
     rounds = Rounds()
     there, here = features("cuda", rounds), features("cpu", Rounds())
@@ -109,7 +109,7 @@ def extract_as_actor(announced: bool) -> dict[str, Any]:  # noqa: FBT001 - calle
         actor.load(ExtractionTask(dataset, "builtin", network, options))
         for shard in (0, 1) if announced else ():
             actor.announce(shard)
-        return torch.cat([actor.extract(shard, counter).part.features for shard in (0, 1)])
+        return torch.cat([actor.extract(shard, counter).table.features for shard in (0, 1)])
 
     try:
         return {"apart": _apart(features("cuda"), features("cpu")), "starts": len(starts)}

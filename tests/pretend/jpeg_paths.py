@@ -178,9 +178,9 @@ def _extract(
 
 
 def _compared(there: ExtractedShard, here: ExtractedShard) -> dict[str, Any]:
-    assert list(there.part.sample_ids) == list(here.part.sample_ids)
-    looks = there.part.appearance, here.part.appearance
-    features, expected = there.part.features, here.part.features
+    assert list(there.table.sample_ids) == list(here.table.sample_ids)
+    looks = there.table.appearance, here.table.appearance
+    features, expected = there.table.features, here.table.features
     apart = (features - expected).norm(dim=1) / expected.norm(dim=1)
     return {"apart": float(apart.max()), "same look": looks[0].equals(looks[1])}
 

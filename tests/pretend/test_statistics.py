@@ -19,7 +19,7 @@ FITS: dict[str, tuple[int, dict[str, Any]]] = {
 
 def test_every_path_of_statistics_has_a_budget() -> None:
     assert set(BUDGET["score"]) == set(FITS)
-    assert set(BUDGET["fit"]) == {*FITS, "a chunk more"}
+    assert set(BUDGET["fit"]) == {*FITS, "a batch more"}
 
 
 @pytest.mark.slow
@@ -34,13 +34,13 @@ def test_a_fit_and_its_scores_keep_to_their_budgets_and_are_those_of_the_cpu(
     require_within("score", path, counted["score"])
 
 
-def test_a_fit_waits_once_for_each_further_chunk(on_gpus: Call) -> None:
-    one, three = (on_gpus(f"{PATHS}:fit_and_score", 4096 * chunks, {}) for chunks in (1, 3))
+def test_a_fit_waits_once_for_each_further_batch(on_gpus: Call) -> None:
+    one, three = (on_gpus(f"{PATHS}:fit_and_score", 4096 * batches, {}) for batches in (1, 3))
 
-    a_chunk = {
+    a_batch = {
         kind: (three["fit"][kind] - one["fit"][kind]) / 2 for kind in ("wait", "blocking copy")
     }
-    require_within("fit", "a chunk more", {**a_chunk, "lines": three["fit"]["lines"]})
+    require_within("fit", "a batch more", {**a_batch, "lines": three["fit"]["lines"]})
 
 
 SCORED: dict[str, tuple[Any, ...]] = {

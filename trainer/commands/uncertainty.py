@@ -47,7 +47,7 @@ def uncertainty(
     from difficulty_service.base.errors import ConfigError
     from difficulty_service.features.array_files import is_array_file
     from difficulty_service.features.description import is_store
-    from difficulty_service.features.store import holds_only_parts
+    from difficulty_service.features.store import holds_only_shards
     from trainer.training.accelerator import make_accelerator
     from trainer.uncertainty.application import apply_head, require_uncertainty_file_name
     from trainer.uncertainty.head import read_head
@@ -60,7 +60,7 @@ def uncertainty(
     trained = read_published_head(head, backbone) if published else read_head(head)
     features = source
     folder = Path(source)
-    if not (is_store(folder) or holds_only_parts(folder) or is_array_file(folder)):
+    if not (is_store(folder) or holds_only_shards(folder) or is_array_file(folder)):
         features = str(out.with_suffix(".features"))
         _extract(trained, source, features, device)
     with current(device):

@@ -166,18 +166,18 @@ def _read(location: str) -> _Rows:
         return _of_arrays(store)
     ids: list[str] = []
     labels, features = [], []
-    for shard in range(store.num_parts):
-        part = store.read_part(shard)
+    for shard in range(store.num_shards):
+        table = store.read_shard(shard)
         # The rows of a sample are together; its first is of the lowest run.
         first = [
             row
-            for row, sample_id in enumerate(part.sample_ids)
-            if not row or sample_id != part.sample_ids[row - 1]
+            for row, sample_id in enumerate(table.sample_ids)
+            if not row or sample_id != table.sample_ids[row - 1]
         ]
-        ids += [part.sample_ids[row] for row in first]
-        labels.append(part.labels[first])
+        ids += [table.sample_ids[row] for row in first]
+        labels.append(table.labels[first])
         if first:  # a part whose images all failed has no dimensions either
-            features.append(part.features[first])
+            features.append(table.features[first])
     if not ids:
         raise DatasetError(f"{location!r} holds no features: none of its images could be read")
     return _Rows(ids, torch.cat(labels), store.class_names, torch.cat(features), store.description)

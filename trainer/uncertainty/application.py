@@ -1,4 +1,4 @@
-"""Applies a trained head to features of other samples, part by part.
+"""Applies a trained head to features of other samples, shard by shard.
 
 The file of uncertainties has one row per sample, and says which head and features they are of.
 """
@@ -25,7 +25,7 @@ from difficulty_service.base.tables import (
     to_arrow,
 )
 from difficulty_service.features.source import FeatureSource
-from trainer.uncertainty.cached_features import CachedFeatures, open_source, read_parts
+from trainer.uncertainty.cached_features import CachedFeatures, open_source, read_shards
 from trainer.uncertainty.head import TrainedHead
 from trainer.uncertainty.retrieval import CHEAP_SAMPLES, Retrieval, evaluate_retrieval
 from trainer.uncertainty.training import predict_uncertainties
@@ -57,7 +57,7 @@ def require_uncertainty_file_name(path: Path) -> None:
 
 
 def write_uncertainties(
-    path: Path, parts: Iterable[pa.Table], provenance: Mapping[str, Any]
+    path: Path, shards: Iterable[pa.Table], provenance: Mapping[str, Any]
 ) -> None:
     """Writes a file of uncertainties; it appears whole or not at all."""
     require_uncertainty_file_name(path)
@@ -66,8 +66,8 @@ def write_uncertainties(
     schema = SCHEMA.with_metadata({METADATA_KEY: described.encode()})
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary, parquet_writer(temporary, schema) as write:
-        for part in parts:
-            write(part)
+        for shard in shards:
+            write(shard)
 
 
 def read_uncertainties(path: Path) -> UncertaintyFile:
@@ -101,7 +101,7 @@ class Application:
 
 @dataclass
 class _Seen:
-    """What is kept of the parts for a search for nearest neighbours."""
+    """What is kept of the shards for a search for nearest neighbours."""
 
     limit: int
     num_samples: int = 0
@@ -109,15 +109,15 @@ class _Seen:
     features: list[Tensor] = field(default_factory=list)
     labels: list[Tensor] = field(default_factory=list)
 
-    def add(self, part: CachedFeatures, uncertainties: Tensor) -> None:
-        self.num_samples += len(part.labels)
+    def add(self, shard: CachedFeatures, uncertainties: Tensor) -> None:
+        self.num_samples += len(shard.labels)
         if self.num_samples > self.limit:
             for kept in (self.uncertainties, self.features, self.labels):
                 kept.clear()
             return
         self.uncertainties.append(uncertainties)
-        self.features.append(part.features[:, 0])
-        self.labels.append(part.labels)
+        self.features.append(shard.features[:, 0])
+        self.labels.append(shard.labels)
 
     def retrieval(self) -> Retrieval | None:
         labels = torch.cat(self.labels) if self.labels else torch.empty(0)
@@ -156,14 +156,14 @@ def apply_head(
 def _tables(
     trained: TrainedHead, source: FeatureSource, location: str, seen: _Seen
 ) -> Iterator[pa.Table]:
-    """The rows of each part; `seen` sees each of them."""
+    """The rows of each shard; `seen` sees each of them."""
     device = trained.head.mean.device
-    for part in read_parts(source, location):
-        uncertainties = predict_uncertainties(trained.head, part.features.to(device)).cpu()
-        seen.add(part, uncertainties)
+    for shard in read_shards(source, location):
+        uncertainties = predict_uncertainties(trained.head, shard.features.to(device)).cpu()
+        seen.add(shard, uncertainties)
         columns = [
-            strings_to_arrow(part.sample_ids),
-            to_arrow(part.labels.int().numpy()),
+            strings_to_arrow(shard.sample_ids),
+            to_arrow(shard.labels.int().numpy()),
             to_arrow(uncertainties.numpy()),
         ]
         yield pa.table(columns, schema=SCHEMA)

@@ -18,7 +18,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class CachedFeatures:
-    """Labelled features, or a part of them.
+    """Labelled features, or those of a shard.
 
     Attributes:
         labels: Class indices, int64. Shape (samples,).
@@ -43,11 +43,11 @@ def open_source(location: str) -> FeatureSource:
     return source
 
 
-def read_parts(source: FeatureSource, location: str) -> Iterator[CachedFeatures]:
-    """Reads features part by part."""
-    for shard in range(source.num_parts):
-        part = source.open_part(shard, ("sample_id",))
-        rows = part.sample_ids.to_pylist()
+def read_shards(source: FeatureSource, location: str) -> Iterator[CachedFeatures]:
+    """Reads features shard by shard."""
+    for shard in range(source.num_shards):
+        opened = source.open_shard(shard, ("sample_id",))
+        rows = opened.sample_ids.to_pylist()
         if not rows:
             continue
         ids = rows[:: source.runs]
@@ -57,22 +57,22 @@ def read_parts(source: FeatureSource, location: str) -> Iterator[CachedFeatures]
                 "sample, one for each augmentation run",
                 "run `difficulty extract` again",
             )
-        features = part.features().float()
+        features = opened.features().float()
         features = features.view(len(ids), source.runs, features.shape[1])
         _require_finite(features, ids, location)
-        yield CachedFeatures(ids, part.labels[:: source.runs], features)
+        yield CachedFeatures(ids, opened.labels[:: source.runs], features)
 
 
 def read_cached_features(location: str) -> tuple[CachedFeatures, FeatureDescription]:
     """Reads all features, and the description of what made them."""
     source = open_source(location)
-    parts = list(read_parts(source, location))
-    if not parts:
+    shards = list(read_shards(source, location))
+    if not shards:
         raise DatasetError(f"{location!r} holds no features: none of its images could be read")
     cached = CachedFeatures(
-        [sample_id for part in parts for sample_id in part.sample_ids],
-        torch.cat([part.labels for part in parts]),
-        torch.cat([part.features for part in parts]),
+        [sample_id for shard in shards for sample_id in shard.sample_ids],
+        torch.cat([shard.labels for shard in shards]),
+        torch.cat([shard.features for shard in shards]),
     )
     return cached, source.description
 

@@ -7,7 +7,7 @@ import scipy.special
 import torch
 from torch import Tensor
 
-from difficulty_service.gaussians.products import chunk_ranges
+from difficulty_service.gaussians.products import row_ranges
 
 NUMBERS_PER_BLOCK = 1 << 20
 """Approximate number of probabilities that are worked on at a time, in several copies."""
@@ -74,7 +74,7 @@ class GivenLabels:
         """All samples, as many at a time as have about NUMBERS_PER_BLOCK numbers."""
         labels = -(-len(self) // max(1, self.num_samples))
         numbers = max(self.num_classes, NUMBERS_PER_LABEL * labels)
-        return chunk_ranges(self.num_samples, max(1, NUMBERS_PER_BLOCK // numbers))
+        return row_ranges(self.num_samples, max(1, NUMBERS_PER_BLOCK // numbers))
 
     def per_sample(self) -> Tensor:
         """Number of labels of each sample. Shape (samples,)."""

@@ -72,10 +72,10 @@ def measure_similarities(
     directions = phrase_features - phrase_features.mean(dim=0)
     sample_ids: list[str] = []
     similarities: list[Tensor] = []
-    for shard in range(source.num_parts):
-        part = source.open_part(shard)
-        sample_ids += part.sample_ids.to_pylist()
-        similarities.append(F.normalize(part.features(), dim=1) @ directions.T)
+    for shard in range(source.num_shards):
+        opened = source.open_shard(shard)
+        sample_ids += opened.sample_ids.to_pylist()
+        similarities.append(F.normalize(opened.features(), dim=1) @ directions.T)
     return sample_ids, torch.cat(similarities).numpy()
 
 

@@ -253,11 +253,11 @@ def _encode(dataset: Dataset, plan: Plan, callbacks: TrialCallbacks, load: Loade
         plan = replace(plan, out=Path(folder, "features"), resume=False)
         callbacks_of_extraction = Callbacks(progress=on_progress, settled=on_settled)
         store = execute(plan, callbacks_of_extraction, dataset, load).store
-        parts = [store.read_part(shard) for shard in range(store.num_parts)]
+        shards = [store.read_shard(shard) for shard in range(store.num_shards)]
         runs = len(store.description.run_numbers)
-        features = torch.cat([part.features for part in parts]).float()
-        labels = torch.cat([part.labels for part in parts]).long()[::runs]
-        ids = [sample_id for part in parts for sample_id in part.sample_ids[::runs]]
+        features = torch.cat([each.features for each in shards]).float()
+        labels = torch.cat([each.labels for each in shards]).long()[::runs]
+        ids = [sample_id for each in shards for sample_id in each.sample_ids[::runs]]
         found = log_probabilities(features, labels, runs).tolist()
     likelihoods = {
         sample_id: value for sample_id, value in zip(ids, found, strict=True) if not isnan(value)

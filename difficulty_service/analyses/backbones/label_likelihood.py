@@ -17,7 +17,7 @@ from difficulty_service.gaussians.feature_map import require_spread, scale_to_un
 from difficulty_service.gaussians.label_noise import log_class_prior
 from difficulty_service.gaussians.label_rule import fit_rule, samples_at_once
 from difficulty_service.gaussians.moments import compute_moments
-from difficulty_service.gaussians.products import chunk_ranges, one_thread_per_product
+from difficulty_service.gaussians.products import one_thread_per_product, row_ranges
 from difficulty_service.gaussians.ridge import LabelledRows
 
 MIN_CLASSES = 2
@@ -57,7 +57,7 @@ def log_probabilities(features: Tensor, labels: Tensor, runs: int = 1) -> Tensor
     rule = fit_rule(LabelledRows(units, labels, runs), moments, torch.float64)
     own = rule.densities.places(labels)
     found = torch.full((len(labels),), torch.nan, dtype=torch.float64)
-    for block in chunk_ranges(len(labels), samples_at_once(rule)):
+    for block in row_ranges(len(labels), samples_at_once(rule)):
         mapped = units[block.start * runs : block.stop * runs]
         for part, densities in rule.log_densities(mapped, own[block]):
             joint = rule.log_joint(densities, rule.choice.scale).log_softmax(dim=1)

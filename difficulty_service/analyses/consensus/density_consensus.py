@@ -39,11 +39,11 @@ from difficulty_service.gaussians.label_noise import (
 )
 from difficulty_service.gaussians.label_rule import Rule
 from difficulty_service.gaussians.products import (
+    BATCH_ROWS,
     BLOCK_ROWS,
-    CHUNK_ROWS,
     Workspace,
-    chunk_ranges,
     one_thread_per_product,
+    row_ranges,
 )
 from difficulty_service.gaussians.ridge import MOST_SAMPLES
 from difficulty_service.gaussians.row_sample import choose_samples
@@ -74,23 +74,23 @@ class MeanDensities:
         return cls(*(torch.zeros(samples, classes) for _ in range(2)))
 
     def add_share(
-        self, pieces: Iterable[Sequence[Tensor]], rows: NDArray[np.int64], share: float
+        self, batches: Iterable[Sequence[Tensor]], rows: NDArray[np.int64], share: float
     ) -> None:
         """Adds a share of the log-densities of one store.
 
         Args:
-            pieces: Log-densities of its samples in their order, in the order of the fields.
+            batches: Log-densities of its samples in their order, in the order of the fields.
             rows: Row in the store of each shared sample. Shape (samples,).
         """
         places = torch.full((int(rows.max()) + 1,), -1)
         places[torch.from_numpy(rows)] = torch.arange(len(rows))
         first = 0
-        for piece in pieces:
-            found = places[first : first + len(piece[0])]
+        for batch in batches:
+            found = places[first : first + len(batch[0])]
             kept = (found >= 0).nonzero().flatten()
-            for mean, added in zip((self.agree, self.suspicion), piece, strict=True):
+            for mean, added in zip((self.agree, self.suspicion), batch, strict=True):
                 mean.index_add_(0, found[kept], added[kept].float(), alpha=share)
-            first += len(piece[0])
+            first += len(batch[0])
 
 
 def density_consensus(stores: Mapping[str, FeatureSource], options: FitOptions) -> ScoreFile:
@@ -128,8 +128,8 @@ def density_consensus(stores: Mapping[str, FeatureSource], options: FitOptions) 
 
 
 @dataclass(frozen=True)
-class _PieceDensities:
-    """Log-densities of the samples of pieces of a store; may be called by any thread.
+class _SliceDensities:
+    """Log-densities of the samples of slices of shards; may be called by any thread.
 
     Attributes:
         feature_map: Map to the features of both densities; those of `agree` are the first of them.
@@ -144,14 +144,14 @@ class _PieceDensities:
     classes: Tensor
     work: Workspace
 
-    def __call__(self, piece: tuple[int, slice]) -> list[Tensor]:
-        """As in `MeanDensities`, in its order; empty for a piece without rows."""
-        shard, rows = piece
+    def __call__(self, where: tuple[int, slice]) -> list[Tensor]:
+        """As in `MeanDensities`, in its order; empty for a slice without rows."""
+        shard, rows = where
         runs = self.store.runs
-        part = self.store.open_part(shard, [], rows)
+        opened = self.store.open_shard(shard, [], rows)
         blocks = [
-            self._of_block(part.read_features(block), part.labels[block][::runs].contiguous())
-            for block in chunk_ranges(len(part.labels), max(1, BLOCK_ROWS // runs) * runs)
+            self._of_block(opened.read_features(block), opened.labels[block][::runs].contiguous())
+            for block in row_ranges(len(opened.labels), max(1, BLOCK_ROWS // runs) * runs)
         ]
         return [torch.cat(each) for each in zip(*blocks, strict=True)]
 
@@ -172,7 +172,7 @@ def _log_densities(
     """The log-densities of some classes at the samples of a store, a few thousand at a time."""
     if posteriors is None or posteriors.agree is None or posteriors.suspicion is None:
         raise ValueError("the posteriors lack one of their scorers")
-    densities = _PieceDensities(
+    densities = _SliceDensities(
         store,
         posteriors.feature_map,
         posteriors.suspicion_map,
@@ -182,9 +182,9 @@ def _log_densities(
         Workspace(),
     )
     with one_thread_per_product():
-        for piece in map_in_order(densities, store.pieces(CHUNK_ROWS), num_workers()):
-            if piece:
-                yield piece
+        for batch in map_in_order(densities, store.slices(BATCH_ROWS), num_workers()):
+            if batch:
+                yield batch
 
 
 def _of_classes(rule: Rule, mapped: Tensor, labels: Tensor, classes: Tensor) -> Tensor:

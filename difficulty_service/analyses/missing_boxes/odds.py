@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from difficulty_service.gaussians.chunks import TensorChunks
+from difficulty_service.gaussians.batches import TensorBatches
 from difficulty_service.gaussians.label_rule import samples_at_once
-from difficulty_service.gaussians.products import chunk_ranges
+from difficulty_service.gaussians.products import row_ranges
 from difficulty_service.scorers.suspicion import PosteriorOptions, fit_posteriors
 
 
@@ -44,11 +44,11 @@ def object_odds(boxes: Tensor, labels: Tensor, windows: Tensor, seed: int = 0) -
     rows = torch.cat([boxes, windows.to(boxes.dtype)])
     given = torch.cat([labels.long(), torch.full((len(windows),), background)])
     options = PosteriorOptions(("suspicion",), background + 1, matmul_dtype=rows.dtype, seed=seed)
-    fitted = fit_posteriors(TensorChunks(rows, given), options)
+    fitted = fit_posteriors(TensorBatches(rows, given), options)
     rule = fitted.suspicion
     assert rule is not None  # noqa: S101 - it was asked for
     log_odds, classes = [], []
-    for block in chunk_ranges(len(windows), samples_at_once(rule)):
+    for block in row_ranges(len(windows), samples_at_once(rule)):
         here = slice(len(boxes) + block.start, len(boxes) + block.stop)
         densities = fitted.log_densities(rows[here], given[here])
         joint = rule.log_joint(densities, rule.choice.scale).double()

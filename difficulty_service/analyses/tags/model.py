@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from difficulty_service.analyses.tags.tag_errors import SMALLEST, TagErrors, fit_errors
 from difficulty_service.base.errors import StatisticsError
-from difficulty_service.gaussians.chunks import Chunk, ChunkSource, with_labels
+from difficulty_service.gaussians.batches import Batch, BatchSource, with_labels
 from difficulty_service.gaussians.factor import whiten_with_ridge
 from difficulty_service.gaussians.feature_map import FeatureMap, make_feature_map
 from difficulty_service.gaussians.gaussian import covariance_within
@@ -28,10 +28,10 @@ from difficulty_service.gaussians.products import (
     BLOCK_ROWS,
     Projection,
     Workspace,
-    chunk_ranges,
     matmul,
     one_thread_per_product,
     projection,
+    row_ranges,
     squared_lengths,
 )
 from difficulty_service.gaussians.ridge import LARGEST_LEVERAGE, MOST_SAMPLES, RIDGES
@@ -90,15 +90,15 @@ class GivenTags:
 
 
 @dataclass(frozen=True)
-class TaggedChunks(Generic[Chunk]):
-    """Mapped features with the tags behind them, of one class, in the chunks of another source.
+class TaggedBatches(Generic[Batch]):
+    """Mapped features with the tags behind them, of one class, in the batches of another source.
 
     Attributes:
         source: Features whose labels are the numbers of the samples.
         fitted: Indices of the tags to append.
     """
 
-    source: ChunkSource[Chunk]
+    source: BatchSource[Batch]
     feature_map: FeatureMap
     given: GivenTags
     fitted: Tensor
@@ -108,13 +108,13 @@ class TaggedChunks(Generic[Chunk]):
         """Device of the features."""
         return self.source.device
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Where each chunk is, in the order of the samples."""
-        return iter(self.source.chunks())
+    def batches(self) -> Iterator[Batch]:
+        """Where each batch is, in the order of the samples."""
+        return iter(self.source.batches())
 
-    def read(self, chunk: Chunk, work: Workspace) -> tuple[Tensor, Iterator[Tensor]]:
-        """Reads a chunk; all labels are 0."""
-        numbers, blocks = self.source.read(chunk, work)
+    def read(self, batch: Batch, work: Workspace) -> tuple[Tensor, Iterator[Tensor]]:
+        """Reads a batch; all labels are 0."""
+        numbers, blocks = self.source.read(batch, work)
         joined = (self.join(block, rows, work) for block, rows in with_labels(numbers, blocks))
         return torch.zeros_like(numbers), joined
 
@@ -173,7 +173,7 @@ class TagRule:
         geometry: Covariance of what is left of the tags then.
     """
 
-    joined: TaggedChunks[object]
+    joined: TaggedBatches[object]
     mean: Tensor
     whitening: Projection
     regression: Tensor
@@ -190,7 +190,7 @@ class TagRule:
     def judge(self, features: Tensor, numbers: Tensor) -> Iterator[tuple[slice, JudgedTags]]:
         """Some samples at a time; features (samples, dim) are as they are, numbers (samples,)."""
         most = max(1, min(BLOCK_ROWS, MOST_PAIRS // max(1, len(self.fitted))))
-        for rows in chunk_ranges(len(numbers), most):
+        for rows in row_ranges(len(numbers), most):
             yield rows, self._judge(features[rows], numbers[rows])
 
     def _judge(self, features: Tensor, numbers: Tensor) -> JudgedTags:
@@ -269,7 +269,7 @@ class _Left:
 
 @one_thread_per_product()
 def fit_tags(
-    source: ChunkSource[Chunk], given: GivenTags, seed: int, matmul_dtype: torch.dtype
+    source: BatchSource[Batch], given: GivenTags, seed: int, matmul_dtype: torch.dtype
 ) -> TagRule:
     """Fits the Gaussians of features and tags in one pass, after some samples chosen by a seed.
 
@@ -299,8 +299,8 @@ def fit_tags(
     feature_map = make_feature_map(
         sample.features, landmarks, torch.Generator().manual_seed(seed), matmul_dtype
     )
-    joined = TaggedChunks(source, feature_map, given, fitted)
-    work, blocks = Workspace(), chunk_ranges(len(sample.labels), BLOCK_ROWS)
+    joined = TaggedBatches(source, feature_map, given, fitted)
+    work, blocks = Workspace(), row_ranges(len(sample.labels), BLOCK_ROWS)
     points = torch.cat(
         [joined.join(sample.features[block], sample.labels[block], work) for block in blocks]
     )
@@ -314,7 +314,7 @@ def fit_tags(
 
 
 def make_rule(
-    joined: TaggedChunks[Chunk],
+    joined: TaggedBatches[Batch],
     moments: Moments,
     fit: TagFit,
     errors: TagErrors,
@@ -330,7 +330,7 @@ def make_rule(
     regression = whitening @ cross
     left = tags - regression.T @ regression
     return TagRule(
-        joined=joined,  # type: ignore[arg-type]  # what chunks are does not matter here
+        joined=joined,  # type: ignore[arg-type]  # what batches are does not matter here
         mean=mean.to(matmul_dtype),
         whitening=projection(whitening, matmul_dtype, torch.device("cpu")),
         regression=regression.to(matmul_dtype),

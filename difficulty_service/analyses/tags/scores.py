@@ -40,11 +40,11 @@ from difficulty_service.datasets.tags.table import SEPARATOR
 from difficulty_service.features.description import is_store
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.label_noise import FEWEST
-from difficulty_service.gaussians.products import BLOCK_ROWS, CHUNK_ROWS, one_thread_per_product
+from difficulty_service.gaussians.products import BATCH_ROWS, BLOCK_ROWS, one_thread_per_product
 from difficulty_service.scores.file import require_score_file_name, write_scores
 from difficulty_service.scores.provenance import Provenance, TagSource
 from difficulty_service.scores.tiers import ALMOST_CERTAIN, PROBABLE
-from difficulty_service.scoring.fit_store import StoreChunks
+from difficulty_service.scoring.fit_store import StoreBatches
 from difficulty_service.scoring.judged_tags import TagReport
 from difficulty_service.scoring.marked_features import ChangedFeatures
 from difficulty_service.scoring.ranking import unranked_scores
@@ -215,7 +215,7 @@ def score_tags(
     classes = class_names(tags.names)
     numbers = tags.kept.cumsum(0) - 1
     kept = ChangedFeatures(store, numbers.clamp(min=0), tags.kept)
-    rule = fit_tags(StoreChunks(kept), tags.given, store.description.seed, torch.float32)
+    rule = fit_tags(StoreBatches(kept), tags.given, store.description.seed, torch.float32)
     totals = np.zeros((SUMS, len(rule.fitted)))
     with unranked_scores(out.parent) as unranked:
         num_rows = num_doubtful = 0
@@ -294,14 +294,14 @@ def _batches(
     """Rows of the score file without their percentiles, and sums by tag, in order."""
     writer = _TagWriter(rule, names, least)
 
-    def of_piece(piece: tuple[int, slice]) -> tuple[pa.RecordBatch, NDArray[np.float64]]:
-        part = store.open_part(piece[0], ["sample_id"], piece[1])
+    def of_slice(where: tuple[int, slice]) -> tuple[pa.RecordBatch, NDArray[np.float64]]:
+        opened = store.open_shard(where[0], ["sample_id"], where[1])
         found = [writer.empty()]
         sums = np.zeros((SUMS, len(rule.fitted)))
-        for start in range(0, len(part.labels), BLOCK_ROWS):
+        for start in range(0, len(opened.labels), BLOCK_ROWS):
             rows = slice(start, start + BLOCK_ROWS)
             batch, added = writer.rows(
-                part.read_features(rows), part.labels[rows].long(), part.sample_ids[rows]
+                opened.read_features(rows), opened.labels[rows].long(), opened.sample_ids[rows]
             )
             found.append(batch)
             sums += added
@@ -309,7 +309,7 @@ def _batches(
         return table.to_batches()[0] if len(table) else writer.empty(), sums
 
     with one_thread_per_product():
-        yield from map_in_order(of_piece, store.pieces(CHUNK_ROWS), num_workers())
+        yield from map_in_order(of_slice, store.slices(BATCH_ROWS), num_workers())
 
 
 @dataclass(frozen=True)

@@ -341,7 +341,7 @@ def _chance(
 def _knows_contents(split: Split) -> bool:
     """Whether it is known of all samples what they were read from."""
     source = split.source
-    return all(source.contents(shard) is not None for shard in range(source.num_parts))
+    return all(source.contents(shard) is not None for shard in range(source.num_shards))
 
 
 def _version(split: Split, *, by_content: bool) -> _Version:

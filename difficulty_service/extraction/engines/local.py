@@ -10,7 +10,7 @@ from difficulty_service.backbones.backbone import Backbone
 from difficulty_service.backbones.frozen_network import runtime_of
 from difficulty_service.extraction.batches import APPEND
 from difficulty_service.extraction.extracted_shard import ExtractedShard
-from difficulty_service.extraction.part_writer import PartWriter
+from difficulty_service.extraction.shard_writer import ShardWriter
 from difficulty_service.extraction.shards import BatchCallback, extract_shards
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask
@@ -27,7 +27,7 @@ class LocalEngine:
         task: ExtractionTask,
         backbone: Backbone,
         shards: Sequence[int],
-        writer: PartWriter,
+        writer: ShardWriter,
         on_batch: BatchCallback,
     ) -> str | None:
         """Writes each shard while the next is extracted; at most one waits to be written.
@@ -62,7 +62,7 @@ class Engine(Protocol):
         task: ExtractionTask,
         backbone: Backbone,
         shards: Sequence[int],
-        writer: PartWriter,
+        writer: ShardWriter,
         on_batch: BatchCallback,
     ) -> str | None:
         """Extracts shards and writes each as soon as it is complete.

@@ -31,7 +31,7 @@ from difficulty_service.extraction.engines.shard_extractor import (
     environment,
     name_libraries,
 )
-from difficulty_service.extraction.part_writer import PartWriter
+from difficulty_service.extraction.shard_writer import ShardWriter
 from difficulty_service.extraction.shards import BatchCallback
 from difficulty_service.extraction.task import ExtractionTask
 
@@ -58,7 +58,7 @@ class RayEngine:
         task: ExtractionTask,
         backbone: Backbone,
         shards: Sequence[int],
-        writer: PartWriter,
+        writer: ShardWriter,
         on_batch: BatchCallback,
     ) -> str | None:
         """Writes each shard as soon as an actor has sent it."""

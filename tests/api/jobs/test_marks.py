@@ -9,7 +9,7 @@ from sqlalchemy.exc import IntegrityError
 
 from api.jobs import marks as stored
 from api.jobs.marks import (
-    PART,
+    BATCH,
     JobMarks,
     MarkedMeanwhile,
     PartlyMarked,
@@ -182,7 +182,7 @@ def test_marks_are_counted_listed_and_filtered_without_reading_all(
 
 @pytest.mark.slow
 def test_marks_come_in_parts_that_together_are_all(engine: Engine, job: str) -> None:
-    number = PART + 10
+    number = BATCH + 10
     set_marks(
         engine,
         "me",
@@ -191,10 +191,10 @@ def test_marks_come_in_parts_that_together_are_all(engine: Engine, job: str) -> 
         {},
     )
 
-    parts = list(all_marks(engine, "me", job))
+    batches = list(all_marks(engine, "me", job))
 
-    assert [len(part) for part in parts] == [PART, 10]
-    ids = [mark.sample_id for part in parts for mark in part]
+    assert [len(batch) for batch in batches] == [BATCH, 10]
+    ids = [mark.sample_id for batch in batches for mark in batch]
     assert ids == [f"{row}.png" for row in range(number)]
 
 

@@ -86,11 +86,11 @@ def test_a_job_is_shared_with_so_many_keys_at_most(
         share_job(engine, job.id, create_key(engine, "third", ["read"])[0].id)
 
 
-@pytest.mark.parametrize("part", [1, 2, 100])
+@pytest.mark.parametrize("batch", [1, 2, 100])
 def test_the_marks_of_all_come_in_the_order_of_the_rows(
-    engine: Engine, job: Job, keys: list[str], part: int, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, job: Job, keys: list[str], batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reviewers, "PART", part)
+    monkeypatch.setattr(reviewers, "BATCH", batch)
     given = {
         keys[0]: {3: SampleMark(3, "c", Mark.KEEP, order="random")},
         keys[1]: {1: SampleMark(1, "a", Mark.DROP), 3: SampleMark(3, "c", Mark.RELABEL, "dog")},

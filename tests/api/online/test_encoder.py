@@ -38,13 +38,13 @@ def opener(content: bytes) -> Callable[[], BinaryIO]:
 def test_images_get_the_features_that_extraction_gives_them(
     photos: Path, extracted: ExtractedDataset, networks: BackbonePool
 ) -> None:
-    part = extracted.store.read_part(0)
-    openers = [opener((photos / sample_id).read_bytes()) for sample_id in part.sample_ids]
+    table = extracted.store.read_shard(0)
+    openers = [opener((photos / sample_id).read_bytes()) for sample_id in table.sample_ids]
 
     features = networks.encode(openers, extracted.store.description)
 
     rows = torch.stack([each for each in features if isinstance(each, Tensor)])
-    torch.testing.assert_close(rows, part.features, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(rows, table.features, rtol=1e-4, atol=1e-4)
 
 
 def test_images_are_mirrored_where_those_of_the_job_were(
@@ -52,15 +52,15 @@ def test_images_are_mirrored_where_those_of_the_job_were(
 ) -> None:
     network = BackboneOptions(flip=True)
     store = execute(Plan(str(photos), tmp_path, "builtin", network=network)).store
-    part = store.read_part(0)
-    openers = [opener((photos / sample_id).read_bytes()) for sample_id in part.sample_ids]
+    table = store.read_shard(0)
+    openers = [opener((photos / sample_id).read_bytes()) for sample_id in table.sample_ids]
     networks.encode(openers, extracted.store.description)  # the other kind is loaded already
 
     features = networks.encode(openers, store.description)
 
     rows = torch.stack([each for each in features if isinstance(each, Tensor)])
-    torch.testing.assert_close(rows, part.features, rtol=1e-4, atol=1e-4)
-    assert not torch.allclose(rows, extracted.store.read_part(0).features, rtol=0.01, atol=0.01)
+    torch.testing.assert_close(rows, table.features, rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(rows, extracted.store.read_shard(0).features, rtol=0.01, atol=0.01)
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])

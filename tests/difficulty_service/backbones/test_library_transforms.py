@@ -225,8 +225,8 @@ def test_features_of_a_store_are_those_of_timm_and_are_made_again_by_what_they_s
     with torch.inference_mode():
         expected = network(images)
     store = open_store(tmp_path / "features")
-    part = store.read_part(0)
-    torch.testing.assert_close(part.features, expected, rtol=1e-3, atol=1e-4)
+    table = store.read_shard(0)
+    torch.testing.assert_close(table.features, expected, rtol=1e-3, atol=1e-4)
     again = BackboneOptions.as_described(store.description, options.device)
     backbone = load_backbone("timm:resnet18", replace(again, weights=options.weights))
     assert backbone.preprocessing.describe() == store.description.preprocessing

@@ -13,9 +13,9 @@ from difficulty_service.backbones.backbone import BackboneOptions, Preprocessing
 from difficulty_service.backbones.frozen_network import freeze
 from difficulty_service.backbones.text_encoder import TextEncoder
 from difficulty_service.base.float32_products import full_float32
-from difficulty_service.gaussians.chunks import TensorChunks
+from difficulty_service.gaussians.batches import TensorBatches
 from difficulty_service.gaussians.fit_options import FitOptions
-from difficulty_service.gaussians.fitting import fit_chunks
+from difficulty_service.gaussians.fitting import fit_batches
 from difficulty_service.gaussians.products import Workspace
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.scorers.near_copies import pairs_by_products
@@ -213,21 +213,21 @@ def test_networks_of_texts_run_in_float32() -> None:
     assert SEEN == [FULL]
 
 
-class WatchingChunks(TensorChunks):
+class WatchingBatches(TensorBatches):
     """Features whose reader notes the precision in which they are fitted."""
 
-    def read(self, chunk: slice, work: Workspace) -> tuple[Tensor, Iterable[Tensor]]:
+    def read(self, batch: slice, work: Workspace) -> tuple[Tensor, Iterable[Tensor]]:
         SEEN.append(products())
-        return super().read(chunk, work)
+        return super().read(batch, work)
 
 
 def test_gaussians_are_fitted_in_float32() -> None:
     older_medium()
     SEEN.clear()
     features = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
-    source = WatchingChunks(features, torch.arange(60) % 3)
+    source = WatchingBatches(features, torch.arange(60) % 3)
 
-    gaussians = fit_chunks(source, features, 3, FitOptions())
+    gaussians = fit_batches(source, features, 3, FitOptions())
     relative_mahalanobis(gaussians).rmd(features, source.labels)
 
     assert SEEN

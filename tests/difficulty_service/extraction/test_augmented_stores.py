@@ -39,7 +39,7 @@ def test_a_store_says_what_its_views_show_where_that_is_not_the_usual(photos: Pa
 
     assert described(moved)["augmentation"] == "flip_crop"
     assert "augmentation" not in {*described(usual), *described(plain)}
-    assert not torch.equal(usual.read_part(0).features, moved.read_part(0).features)
+    assert not torch.equal(usual.read_shard(0).features, moved.read_shard(0).features)
 
 
 def test_a_store_of_other_views_is_not_resumed(photos: Path) -> None:
@@ -50,6 +50,6 @@ def test_a_store_of_other_views_is_not_resumed(photos: Path) -> None:
 
 
 def test_the_same_seed_gives_the_same_features(photos: Path) -> None:
-    first, again = (extract(photos, out, "flip_crop").read_part(0) for out in ("one", "two"))
+    first, again = (extract(photos, out, "flip_crop").read_shard(0) for out in ("one", "two"))
 
     assert torch.equal(first.features, again.features)

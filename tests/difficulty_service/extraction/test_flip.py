@@ -113,7 +113,7 @@ def test_the_view_of_each_augmentation_run_is_mirrored_too(runs: int, tmp_path: 
         options=ExtractOptions(augment_runs=runs),
     )
 
-    part = execute(plan).store.read_part(0)
+    table = execute(plan).store.read_shard(0)
 
-    assert part.runs.tolist() == list(range(1, runs + 1))
-    torch.testing.assert_close(part.features, expected / 2, rtol=1e-4, atol=1e-4)
+    assert table.runs.tolist() == list(range(1, runs + 1))
+    torch.testing.assert_close(table.features, expected / 2, rtol=1e-4, atol=1e-4)

@@ -14,13 +14,13 @@ from torch import Tensor
 
 from difficulty_service.base.errors import ImageError
 from difficulty_service.datasets.sample import Dataset, FileOpener, ImageOpener
-from difficulty_service.extraction.part_writer import PartWriter
 from difficulty_service.extraction.schedules import SMALL_SIZE
+from difficulty_service.extraction.shard_writer import ShardWriter
 from difficulty_service.extraction.shards import extract_shard
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import map_part, read_appearance, write_batch
 from difficulty_service.features.previous import open_previous, prepare_store
+from difficulty_service.features.shard import map_shard, read_appearance, write_batch
 from difficulty_service.images.appearance import NUMBERS, from_struct, measure, sample_pixels
 from tests.average_pixel import SIZE, AveragePixel, make_dataset, png
 
@@ -43,9 +43,9 @@ def extract_into(folder: Path, dataset: Dataset, backbone: AveragePixel) -> Tens
     previous = open_previous(store)
     task = ExtractionTask(dataset, "average", options=ExtractOptions(batch_size=4))
     task = replace(task, known=previous.known if previous else None)
-    writer = PartWriter(store, dataset, previous)
+    writer = ShardWriter(store, dataset, previous)
     writer.write(0, extract_shard(task, backbone, 0))
-    return store.read_part(0).features
+    return store.read_shard(0).features
 
 
 @pytest.mark.parametrize("size", [SIZE, SMALL_SIZE + 8])
@@ -125,7 +125,7 @@ def test_features_of_a_version_without_such_numbers_are_reused_without_them(
     images = [png(level) for level in (3, 250)]
     extract_into(tmp_path, make_dataset([opener(data) for data in images]), AveragePixel())
     file = tmp_path / "part-00000.arrow"
-    batch, _ = map_part(file)
+    batch, _ = map_shard(file)
     write_batch(file, batch.drop_columns(["appearance"]))
 
     added = [images[1], png(90), images[0]]

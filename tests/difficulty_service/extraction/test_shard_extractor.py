@@ -83,7 +83,7 @@ def test_shards_that_were_read_ahead_of_one_that_failed_are_extracted_when_they_
         with pytest.raises(ValueError, match="no room"):
             extractor.extract(0, COUNTER)
 
-    names = [extractor.extract(shard, COUNTER).part.sample_ids[0] for shard in (1, 0)]
+    names = [extractor.extract(shard, COUNTER).table.sample_ids[0] for shard in (1, 0)]
     assert names == [f"image {SHARD_SIZE}", "image 0"]
 
 
@@ -112,8 +112,8 @@ def test_each_shard_has_the_features_that_it_has_alone(
     backbone = load_backbone("builtin", BackboneOptions())
     for shard, result in zip(shards, results, strict=True):
         alone = extract_shard(task, backbone, shard)
-        assert result.part.sample_ids == alone.part.sample_ids
-        torch.testing.assert_close(result.part.features, alone.part.features, rtol=0, atol=0)
+        assert result.table.sample_ids == alone.table.sample_ids
+        torch.testing.assert_close(result.table.features, alone.table.features, rtol=0, atol=0)
 
 
 def test_a_shard_that_is_announced_too_late_is_extracted_once(

@@ -20,7 +20,7 @@ from difficulty_service.extraction.shards import extract_shard as extract_shard_
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.features.errors_file import BadImage
-from difficulty_service.features.part import Part
+from difficulty_service.features.shard import ShardTable
 from tests.average_pixel import SIZE, AveragePixel, make_dataset, png
 
 LARGE = SMALL_SIZE + 8
@@ -62,37 +62,37 @@ def extract_shard(
     backbone: AveragePixel,
     options: ExtractOptions,
     on_batch: BatchCallback = ignore_batch,
-) -> tuple[Part, list[BadImage]]:
+) -> tuple[ShardTable, list[BadImage]]:
     """Features of a shard, and its bad images."""
     task = ExtractionTask(dataset, backbone.name, options=options)
     extracted = extract_shard_of_task(task, backbone, shard, on_batch)
-    return extracted.part, extracted.bad_images
+    return extracted.table, extracted.bad_images
 
 
 def test_features_come_in_the_order_of_the_samples() -> None:
-    part, bad = extract_shard(make_dataset(levels(70)), 0, AveragePixel(), ExtractOptions())
+    table, bad = extract_shard(make_dataset(levels(70)), 0, AveragePixel(), ExtractOptions())
 
     assert bad == []
-    assert part.sample_ids == [f"image {index}" for index in range(70)]
-    torch.testing.assert_close(part.features[:, 0], torch.arange(70.0))
-    assert torch.equal(part.labels, torch.arange(70) % 2)
-    assert torch.equal(part.runs, torch.zeros(70, dtype=torch.int64))
+    assert table.sample_ids == [f"image {index}" for index in range(70)]
+    torch.testing.assert_close(table.features[:, 0], torch.arange(70.0))
+    assert torch.equal(table.labels, torch.arange(70) % 2)
+    assert torch.equal(table.runs, torch.zeros(70, dtype=torch.int64))
 
 
 def test_a_shard_holds_its_own_samples_only() -> None:
-    part, _ = extract_shard(make_dataset(levels(10), 4), 2, AveragePixel(), ExtractOptions())
+    table, _ = extract_shard(make_dataset(levels(10), 4), 2, AveragePixel(), ExtractOptions())
 
-    assert part.sample_ids == ["image 8", "image 9"]
+    assert table.sample_ids == ["image 8", "image 9"]
 
 
 def test_bad_images_are_listed_and_the_others_kept() -> None:
     openers = levels(5)
     openers[1], openers[3] = refuse, partial(io.BytesIO, b"")
 
-    part, bad = extract_shard(make_dataset(openers), 0, AveragePixel(), ExtractOptions())
+    table, bad = extract_shard(make_dataset(openers), 0, AveragePixel(), ExtractOptions())
 
-    assert part.sample_ids == ["image 0", "image 2", "image 4"]
-    torch.testing.assert_close(part.features[:, 0], torch.tensor([0.0, 2.0, 4.0]))
+    assert table.sample_ids == ["image 0", "image 2", "image 4"]
+    torch.testing.assert_close(table.features[:, 0], torch.tensor([0.0, 2.0, 4.0]))
     assert [item.sample_id for item in bad] == ["image 1", "image 3"]
     assert bad[0].reason == "not a regular file"
     assert bad[1].reason
@@ -107,9 +107,9 @@ def test_the_first_bad_image_ends_a_run_that_stops_on_errors() -> None:
 
 
 def test_a_shard_without_a_readable_image_has_no_features() -> None:
-    part, bad = extract_shard(make_dataset([refuse]), 0, AveragePixel(), ExtractOptions())
+    table, bad = extract_shard(make_dataset([refuse]), 0, AveragePixel(), ExtractOptions())
 
-    assert part.features.shape == (0, 3)
+    assert table.features.shape == (0, 3)
     assert len(bad) == 1
 
 
@@ -126,12 +126,12 @@ def test_batches_are_halved_until_they_fit_the_memory_of_the_device() -> None:
     dataset = make_dataset(levels(50))
 
     with pytest.warns(UserWarning, match="too little memory for 20 samples") as warned:
-        part, _ = extract_shard(dataset, 0, backbone, options)
+        table, _ = extract_shard(dataset, 0, backbone, options)
 
     assert len(warned) == 1
     assert backbone.batch_sizes == [20, 10, *[5] * 10]
     whole, _ = extract_shard(dataset, 0, AveragePixel(), options)
-    assert torch.equal(part.features, whole.features)
+    assert torch.equal(table.features, whole.features)
 
 
 def test_a_device_without_room_for_one_image_is_an_error_that_names_the_cpu() -> None:
@@ -162,12 +162,12 @@ def test_augmentation_gives_every_sample_its_runs_together() -> None:
     options = ExtractOptions(augment_runs=4, batch_size=8, workers=1)
     backbone = AveragePixel()
 
-    part, _ = extract_shard(make_dataset(openers), 0, backbone, options)
+    table, _ = extract_shard(make_dataset(openers), 0, backbone, options)
 
-    assert part.sample_ids == [f"image {index}" for index in range(3) for _ in range(4)]
-    assert part.runs.tolist() == [1, 2, 3, 4] * 3
+    assert table.sample_ids == [f"image {index}" for index in range(3) for _ in range(4)]
+    assert table.runs.tolist() == [1, 2, 3, 4] * 3
     assert backbone.batch_sizes == [8, 4]
-    assert len(part.features[:, 0].unique()) > 6
+    assert len(table.features[:, 0].unique()) > 6
 
 
 def test_augmentation_depends_on_the_seed_alone() -> None:
@@ -202,8 +202,8 @@ def test_many_threads_give_the_shards_of_one_thread_in_order(
 
     assert [shard for shard, _ in many] == list(shards)
     for (_, extracted), (expected, expected_bad) in zip(many, one, strict=True):
-        assert torch.equal(extracted.part.features, expected.features)
-        assert extracted.part.sample_ids == expected.sample_ids
+        assert torch.equal(extracted.table.features, expected.features)
+        assert extracted.table.sample_ids == expected.sample_ids
         assert extracted.bad_images == expected_bad
 
 
@@ -215,6 +215,6 @@ def test_a_clock_changes_no_feature_and_sees_every_stage(size: int) -> None:
     task = ExtractionTask(dataset, AveragePixel.name)
     ((_, extracted),) = extract_shards(task, AveragePixel(size), [0], clock=clock)
 
-    assert torch.equal(extracted.part.features, expected.features)
+    assert torch.equal(extracted.table.features, expected.features)
     assert [stage.name for stage in clock.stages()] == [READ, DECODE, FORWARD]
     assert all(stage.busy > 0 for stage in clock.stages())

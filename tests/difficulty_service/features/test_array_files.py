@@ -58,7 +58,7 @@ def test_features_and_labels_are_read(write: Callable[[Path, Any], Path], tmp_pa
     source = read_array_file(path)
 
     assert is_array_file(path)
-    assert source.open_part(0).features().tolist() == FEATURES.tolist()
+    assert source.open_shard(0).features().tolist() == FEATURES.tolist()
     assert source.class_names == ("cat", "dog")
     assert source.labels.tolist() == [0, 1] * 3
     assert source.description.dataset == str(path)
@@ -238,7 +238,7 @@ def test_lists_of_labels_are_no_features(tmp_path: Path) -> None:
 
     source = read_array_file(tmp_path / "a.parquet")
 
-    assert source.open_part(0).features().tolist() == FEATURES.tolist()
+    assert source.open_shard(0).features().tolist() == FEATURES.tolist()
     assert source.labels.tolist() == [0, 1] * 3
 
 

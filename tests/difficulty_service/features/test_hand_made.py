@@ -11,11 +11,11 @@ from pyarrow import feather
 
 from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import Part
+from difficulty_service.features.shard import ShardTable
 from difficulty_service.features.store import (
     FeatureStore,
     create_store,
-    holds_only_parts,
+    holds_only_shards,
     open_store,
 )
 from difficulty_service.gaussians.fit_options import FitOptions
@@ -28,7 +28,7 @@ def make_store(folder: Path) -> FeatureStore:
     labels = torch.arange(6) % 2
     features = torch.randn(6, 2, generator=torch.Generator().manual_seed(0))
     store = create_store(folder, FeatureDescription.of(DESCRIPTION))
-    store.write_part(0, Part(list("abcdef"), labels, torch.zeros(6), features), [])
+    store.write_shard(0, ShardTable(list("abcdef"), labels, torch.zeros(6), features), [])
     return store
 
 
@@ -45,7 +45,7 @@ def test_what_can_be_read_may_lack_keys_that_scores_need(tmp_path: Path) -> None
 
     store = open_store(tmp_path)
 
-    assert len(store.read_part(0).labels) == 6
+    assert len(store.read_shard(0).labels) == 6
     with pytest.raises(FeatureStoreError, match=r"lacks the keys \['dataset', 'fingerprint', "):
         fit_store(store, FitOptions())
 
@@ -67,26 +67,26 @@ def test_what_can_be_read_may_lack_keys_that_scores_need(tmp_path: Path) -> None
         ),
     ],
 )
-def test_a_part_without_its_columns_is_named(
+def test_a_shard_without_its_columns_is_named(
     tmp_path: Path, change: Callable[[pa.Table], pa.Table], problem: str
 ) -> None:
     store = make_store(tmp_path)
-    part = store.part_file(0)
-    feather.write_feather(change(feather.read_table(part)), part)
+    shard = store.shard_file(0)
+    feather.write_feather(change(feather.read_table(shard)), shard)
 
-    with pytest.raises(FeatureStoreError, match=rf"part-00000\.arrow is not a part.* {problem}"):
-        store.read_part(0)
+    with pytest.raises(FeatureStoreError, match=rf"part-00000\.arrow is not a shard.* {problem}"):
+        store.read_shard(0)
 
 
-def test_parts_without_a_description_are_recognised(tmp_path: Path) -> None:
+def test_shards_without_a_description_are_recognised(tmp_path: Path) -> None:
     store = make_store(tmp_path / "store")
     images = tmp_path / "images"
     images.mkdir()
     feather.write_feather(pa.table({"image": [b""]}), images / "part-00000.arrow")
 
-    described = holds_only_parts(store.folder)
+    described = holds_only_shards(store.folder)
     (store.folder / "store.json").unlink()
 
     assert not described
-    assert holds_only_parts(store.folder)
-    assert not holds_only_parts(images)
+    assert holds_only_shards(store.folder)
+    assert not holds_only_shards(images)

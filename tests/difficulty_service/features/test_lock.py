@@ -73,7 +73,7 @@ def test_a_command_that_was_killed_keeps_nobody_from_going_on(tmp_path: Path) ->
         process.kill()
         process.wait()
         with writable_store(tmp_path, FeatureDescription.of(DESCRIPTION)) as store:
-            assert store.missing_parts() == []
+            assert store.missing_shards() == []
 
 
 def test_the_next_command_writes_when_one_has_ended(tmp_path: Path) -> None:

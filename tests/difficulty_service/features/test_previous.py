@@ -1,4 +1,4 @@
-"""Parts that are set aside, read again and deleted once they are not needed."""
+"""Shards that are set aside, read again and deleted once they are not needed."""
 
 import hashlib
 from pathlib import Path
@@ -11,13 +11,13 @@ import torch
 from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.errors_file import BadImage
-from difficulty_service.features.part import Part
 from difficulty_service.features.previous import (
     PreviousFeatures,
     delete_reused,
     open_previous,
     prepare_store,
 )
+from difficulty_service.features.shard import ShardTable
 from difficulty_service.features.store import FeatureStore, open_store
 
 DESCRIPTION = {
@@ -36,10 +36,10 @@ def digest(number: int) -> bytes:
     return hashlib.sha256(str(number).encode()).digest()
 
 
-def make_part(numbers: list[int], runs: int = 1) -> Part:
+def shard_table(numbers: list[int], runs: int = 1) -> ShardTable:
     """Each image has its number as a feature; even ones are files."""
     repeated = [number for number in numbers for _ in range(runs)]
-    return Part(
+    return ShardTable(
         sample_ids=[f"photo {number}" for number in repeated],
         labels=torch.zeros(len(repeated), dtype=torch.int64),
         runs=torch.arange(runs).repeat(len(numbers)),
@@ -51,9 +51,9 @@ def make_part(numbers: list[int], runs: int = 1) -> Part:
 
 def make_store(folder: Path, runs: int = 1, **described: Any) -> FeatureStore:  # noqa: ANN401
     store = prepare_store(folder, FeatureDescription.of(DESCRIPTION | described))
-    store.write_part(0, make_part([0, 1, 2], runs), [])
+    store.write_shard(0, shard_table([0, 1, 2], runs), [])
     bad = [BadImage("photo 8", "truncated", digest(8), 108), BadImage("photo 9", "no such file")]
-    store.write_part(1, make_part([3, 4], runs), bad)
+    store.write_shard(1, shard_table([3, 4], runs), bad)
     return store
 
 
@@ -63,22 +63,22 @@ def opened(store: FeatureStore) -> PreviousFeatures:
     return previous
 
 
-def test_the_same_dataset_keeps_its_parts(tmp_path: Path) -> None:
+def test_the_same_dataset_keeps_its_shards(tmp_path: Path) -> None:
     make_store(tmp_path)
 
     store = prepare_store(tmp_path, FeatureDescription.of(DESCRIPTION))
 
-    assert store.missing_parts() == []
+    assert store.missing_shards() == []
     assert open_previous(store) is None
 
 
-def test_a_changed_dataset_has_no_parts_and_knows_its_images(tmp_path: Path) -> None:
+def test_a_changed_dataset_has_no_shards_and_knows_its_images(tmp_path: Path) -> None:
     make_store(tmp_path)
 
     store = prepare_store(tmp_path, FeatureDescription.of(CHANGED))
     known = opened(store).known
 
-    assert store.missing_parts() == [0]
+    assert store.missing_shards() == [0]
     assert [known.find_content(digest(number), "") for number in (0, 4, 5)] == [0, 4, None]
     assert [known.find_stamp(stamp, "") for stamp in (102, 104, 101)] == [2, 4, None]
     assert known.find_content(digest(8), "") == known.find_stamp(108, "") == 5
@@ -98,7 +98,7 @@ def test_features_are_read_in_the_order_asked_for(tmp_path: Path, runs: int) -> 
 
 def test_what_a_stopped_run_has_extracted_is_known(tmp_path: Path) -> None:
     store = prepare_store(tmp_path, FeatureDescription.of(DESCRIPTION))
-    store.write_unfinished(1, make_part([3]), [])
+    store.write_unfinished(1, shard_table([3]), [])
 
     previous = opened(prepare_store(tmp_path, FeatureDescription.of(DESCRIPTION)))
 
@@ -106,19 +106,19 @@ def test_what_a_stopped_run_has_extracted_is_known(tmp_path: Path) -> None:
     assert not store.unfinished_file(1).exists()
 
 
-def test_a_complete_part_replaces_the_unfinished_one(tmp_path: Path) -> None:
+def test_a_complete_shard_replaces_the_unfinished_one(tmp_path: Path) -> None:
     store = prepare_store(tmp_path, FeatureDescription.of(DESCRIPTION))
-    store.write_unfinished(1, make_part([3]), [])
+    store.write_unfinished(1, shard_table([3]), [])
 
-    store.write_part(1, make_part([3, 4]), [])
+    store.write_shard(1, shard_table([3, 4]), [])
 
     assert not store.unfinished_file(1).exists()
 
 
-def test_only_features_that_are_in_no_part_are_kept(tmp_path: Path) -> None:
+def test_only_features_that_are_in_no_shard_are_kept(tmp_path: Path) -> None:
     make_store(tmp_path)
     store = prepare_store(tmp_path, FeatureDescription.of(CHANGED))
-    store.write_part(0, make_part([0, 1, 2, 4]), [])
+    store.write_shard(0, shard_table([0, 1, 2, 4]), [])
 
     left_over = delete_reused(store)
 
@@ -129,10 +129,10 @@ def test_only_features_that_are_in_no_part_are_kept(tmp_path: Path) -> None:
     assert previous.read_features(np.array([0])).tolist() == [[3.0, 3.0]]
 
 
-def test_nothing_is_left_where_all_features_are_in_parts(tmp_path: Path) -> None:
+def test_nothing_is_left_where_all_features_are_in_shards(tmp_path: Path) -> None:
     make_store(tmp_path)
     store = prepare_store(tmp_path, FeatureDescription.of(CHANGED))
-    store.write_part(0, make_part([4, 3, 2, 1, 0]), [])
+    store.write_shard(0, shard_table([4, 3, 2, 1, 0]), [])
 
     left_over = delete_reused(store)
 
@@ -143,7 +143,7 @@ def test_nothing_is_left_where_all_features_are_in_parts(tmp_path: Path) -> None
 def test_several_changes_keep_the_features_of_all_datasets(tmp_path: Path) -> None:
     make_store(tmp_path)
     second = prepare_store(tmp_path, FeatureDescription.of(CHANGED))
-    second.write_part(0, make_part([5, 6]), [])
+    second.write_shard(0, shard_table([5, 6]), [])
 
     known = opened(
         prepare_store(tmp_path, FeatureDescription.of(CHANGED | {"fingerprint": "third"}))
@@ -152,7 +152,7 @@ def test_several_changes_keep_the_features_of_all_datasets(tmp_path: Path) -> No
     assert None not in [known.find_content(digest(number), "") for number in range(7)]
 
 
-def test_a_crash_between_moving_the_parts_and_describing_the_new_store_leaves_it_incomplete(
+def test_a_crash_between_moving_the_shards_and_describing_the_new_store_leaves_it_incomplete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_store(tmp_path)
@@ -165,7 +165,7 @@ def test_a_crash_between_moving_the_parts_and_describing_the_new_store_leaves_it
         with pytest.raises(KeyboardInterrupt):
             prepare_store(tmp_path, FeatureDescription.of(CHANGED))
 
-    with pytest.raises(FeatureStoreError, match="lacks 2 of 2 parts"):
+    with pytest.raises(FeatureStoreError, match="lacks 2 of 2 shards"):
         open_store(tmp_path)
     for description in (DESCRIPTION, CHANGED):  # either goes on
         known = opened(prepare_store(tmp_path, FeatureDescription.of(description))).known
@@ -180,13 +180,13 @@ def test_features_of_another_network_are_refused_even_if_the_dataset_has_changed
     with pytest.raises(FeatureStoreError, match=r"backbone: .*resume=False"):
         prepare_store(tmp_path, FeatureDescription.of(CHANGED | {"backbone": "clip"}))
 
-    assert open_store(tmp_path).missing_parts() == []
+    assert open_store(tmp_path).missing_shards() == []
 
 
-def test_a_part_that_does_not_say_which_images_it_holds_is_named(tmp_path: Path) -> None:
+def test_a_shard_that_does_not_say_which_images_it_holds_is_named(tmp_path: Path) -> None:
     store = make_store(tmp_path)
-    part = make_part([3, 4])
-    store.write_part(1, Part(part.sample_ids, part.labels, part.runs, part.features), [])
+    table = shard_table([3, 4])
+    store.write_shard(1, ShardTable(table.sample_ids, table.labels, table.runs, table.features), [])
 
     with pytest.raises(FeatureStoreError, match=r"00001\.arrow is damaged .*content.*delete it"):
         open_previous(prepare_store(tmp_path, FeatureDescription.of(CHANGED)))

@@ -1,4 +1,4 @@
-"""The feature store: whole parts, resuming, and refusing features of other settings."""
+"""The feature store: whole shards, resuming, and refusing features of other settings."""
 
 import csv
 import json
@@ -16,9 +16,9 @@ from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.features import store as feature_store
 from difficulty_service.features.description import FeatureDescription, is_store, read_description
 from difficulty_service.features.errors_file import BadImage, as_csv, read_errors, write_errors
-from difficulty_service.features.part import Part
+from difficulty_service.features.shard import ShardTable
 from difficulty_service.features.store import (
-    PREFETCHED_PARTS,
+    PREFETCHED_SHARDS,
     FeatureStore,
     create_store,
     open_store,
@@ -34,12 +34,12 @@ DESCRIPTION = {
 
 
 def new_store(folder: Path, *, resume: bool = True, **changes: object) -> FeatureStore:
-    """A store of two parts, whose description has some changes."""
+    """A store of two shards, whose description has some changes."""
     return create_store(folder, FeatureDescription.of(DESCRIPTION | changes), resume=resume)
 
 
-def make_part(rows: int = 3) -> Part:
-    return Part(
+def shard_table(rows: int = 3) -> ShardTable:
+    return ShardTable(
         sample_ids=[f"photo {row}" for row in range(rows)],
         labels=torch.arange(rows) % 2,
         runs=torch.zeros(rows, dtype=torch.int64),
@@ -47,23 +47,23 @@ def make_part(rows: int = 3) -> Part:
     )
 
 
-def test_a_part_that_is_written_is_read(tmp_path: Path) -> None:
+def test_a_shard_that_is_written_is_read(tmp_path: Path) -> None:
     store = new_store(tmp_path / "store")
-    store.write_part(1, make_part(), [BadImage("photo 9", "truncated")])
+    store.write_shard(1, shard_table(), [BadImage("photo 9", "truncated")])
 
-    part = store.read_part(1)
+    table = store.read_shard(1)
 
-    assert part.sample_ids == ["photo 0", "photo 1", "photo 2"]
-    assert torch.equal(part.labels, torch.tensor([0, 1, 0]))
-    assert torch.equal(part.features, make_part().features)
+    assert table.sample_ids == ["photo 0", "photo 1", "photo 2"]
+    assert torch.equal(table.labels, torch.tensor([0, 1, 0]))
+    assert torch.equal(table.features, shard_table().features)
 
 
-def test_a_part_without_any_readable_image_keeps_its_errors(tmp_path: Path) -> None:
+def test_a_shard_without_any_readable_image_keeps_its_errors(tmp_path: Path) -> None:
     store = new_store(tmp_path)
-    store.write_part(0, make_part(0), [BadImage("photo 9", "truncated")])
-    store.write_part(1, make_part(), [BadImage("photo 8", "empty")])
+    store.write_shard(0, shard_table(0), [BadImage("photo 9", "truncated")])
+    store.write_shard(1, shard_table(), [BadImage("photo 8", "empty")])
 
-    assert store.read_part(0).features.shape == (0, 4)
+    assert store.read_shard(0).features.shape == (0, 4)
     assert store.bad_images() == [BadImage("photo 9", "truncated"), BadImage("photo 8", "empty")]
 
 
@@ -74,10 +74,10 @@ def test_the_pieces_of_a_store_hold_every_row_once(
     described = {"num_shards": 3, "shard_size": 5, "augment_runs": runs if runs > 1 else 0}
     store = new_store(tmp_path, **described)
     for shard, samples in enumerate((5, 0, 2)):
-        store.write_part(shard, make_part(samples * runs), [])
+        store.write_shard(shard, shard_table(samples * runs), [])
 
     pieces = [
-        store.open_part(shard, ["sample_id"], rows) for shard, rows in store.pieces(rows_at_a_time)
+        store.open_shard(shard, ["sample_id"], rows) for shard, rows in store.slices(rows_at_a_time)
     ]
 
     expected = [f"photo {row}" for samples in (5, 0, 2) for row in range(samples * runs)]
@@ -85,42 +85,42 @@ def test_the_pieces_of_a_store_hold_every_row_once(
     first = next(piece for piece in pieces[1:] if len(piece.labels))
     begin = int(first.sample_ids[0].as_py().split()[1])
     features = first.read_features(slice(0, len(first.labels)))
-    assert torch.equal(features, make_part(99).features[begin : begin + len(first.labels)])
+    assert torch.equal(features, shard_table(99).features[begin : begin + len(first.labels)])
     assert all(len(piece.labels) % runs == 0 for piece in pieces)
     assert max(len(piece.labels) for piece in pieces) <= max(rows_at_a_time, runs)
 
 
-def test_no_row_of_a_part_that_is_longer_than_it_should_be_is_left_out(tmp_path: Path) -> None:
+def test_no_row_of_a_shard_that_is_longer_than_it_should_be_is_left_out(tmp_path: Path) -> None:
     store = new_store(tmp_path, num_shards=1, shard_size=5)
-    store.write_part(0, make_part(12), [])
+    store.write_shard(0, shard_table(12), [])
 
-    pieces = [store.open_part(shard, [], rows) for shard, rows in store.pieces(2)]
+    pieces = [store.open_shard(shard, [], rows) for shard, rows in store.slices(2)]
 
     assert [len(piece.labels) for piece in pieces] == [2, 2, 8]
 
 
-def test_every_part_is_asked_for_once_and_some_parts_before_it_is_given(
+def test_every_shard_is_asked_for_once_and_some_shards_before_it_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = new_store(tmp_path, num_shards=12, shard_size=5)
     prefetched: list[Path] = []
-    monkeypatch.setattr(feature_store, "prefetch_part", prefetched.append)
+    monkeypatch.setattr(feature_store, "prefetch_shard", prefetched.append)
 
-    prefetched_by_then = [len(prefetched) for _ in store.pieces(5)]
+    prefetched_by_then = [len(prefetched) for _ in store.slices(5)]
 
-    assert prefetched == [store.part_file(shard) for shard in range(12)]
-    assert prefetched_by_then == [min(12, PREFETCHED_PARTS + shard) for shard in range(12)]
+    assert prefetched == [store.shard_file(shard) for shard in range(12)]
+    assert prefetched_by_then == [min(12, PREFETCHED_SHARDS + shard) for shard in range(12)]
 
 
-def test_a_part_that_went_missing_is_named_when_it_is_read_not_when_it_is_asked_for(
+def test_a_shard_that_went_missing_is_named_when_it_is_read_not_when_it_is_asked_for(
     tmp_path: Path,
 ) -> None:
     store = new_store(tmp_path, num_shards=1, shard_size=5)
 
-    ((shard, rows),) = store.pieces(5)
+    ((shard, rows),) = store.slices(5)
 
     with pytest.raises(FeatureStoreError, match=r"part-00000\.arrow is missing; run"):
-        store.open_part(shard, [], rows)
+        store.open_shard(shard, [], rows)
 
 
 def test_errors_are_a_parquet_file_and_one_that_a_spreadsheet_opens_without_running_it(
@@ -157,34 +157,34 @@ def test_warnings_are_kept_and_do_not_prevent_resuming(tmp_path: Path) -> None:
 
 def test_the_format_is_a_list_of_floats_that_others_can_read(tmp_path: Path) -> None:
     store = new_store(tmp_path)
-    store.write_part(0, make_part(), [])
+    store.write_shard(0, shard_table(), [])
 
-    table = feather.read_table(store.part_file(0))
+    table = feather.read_table(store.shard_file(0))
 
     assert table.column_names == ["sample_id", "label", "run", "features"]
     assert table["features"].to_pylist()[0] == [0.0, 1.0, 2.0, 3.0]
 
 
-def test_a_resumed_store_keeps_its_parts(tmp_path: Path) -> None:
-    new_store(tmp_path).write_part(0, make_part(), [])
+def test_a_resumed_store_keeps_its_shards(tmp_path: Path) -> None:
+    new_store(tmp_path).write_shard(0, shard_table(), [])
 
     resumed = new_store(tmp_path)
 
-    assert resumed.missing_parts() == [1]
+    assert resumed.missing_shards() == [1]
 
 
 def test_a_dataset_that_moved_is_resumed(tmp_path: Path) -> None:
-    new_store(tmp_path).write_part(0, make_part(), [])
+    new_store(tmp_path).write_shard(0, shard_table(), [])
 
-    assert new_store(tmp_path, dataset="/mnt/photos").missing_parts() == [1]
+    assert new_store(tmp_path, dataset="/mnt/photos").missing_shards() == [1]
 
 
-def test_not_resuming_deletes_the_parts(tmp_path: Path) -> None:
-    new_store(tmp_path).write_part(0, make_part(), [])
+def test_not_resuming_deletes_the_shards(tmp_path: Path) -> None:
+    new_store(tmp_path).write_shard(0, shard_table(), [])
 
     replaced = new_store(tmp_path, resume=False, backbone="clip")
 
-    assert replaced.missing_parts() == [0, 1]
+    assert replaced.missing_shards() == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -198,18 +198,18 @@ def test_features_made_otherwise_are_not_mixed(tmp_path: Path, change: dict[str,
 
 
 def test_an_incomplete_store_is_not_opened(tmp_path: Path) -> None:
-    new_store(tmp_path).write_part(1, make_part(), [])
+    new_store(tmp_path).write_shard(1, shard_table(), [])
 
-    with pytest.raises(FeatureStoreError, match=r"lacks 1 of 2 parts, first part-00000\.arrow"):
+    with pytest.raises(FeatureStoreError, match=r"lacks 1 of 2 shards, first part-00000\.arrow"):
         open_store(tmp_path)
 
 
-def test_a_damaged_part_is_named_with_the_remedy(tmp_path: Path) -> None:
+def test_a_damaged_shard_is_named_with_the_remedy(tmp_path: Path) -> None:
     store = new_store(tmp_path)
-    store.part_file(0).write_bytes(b"ARROW1 and then nothing")
+    store.shard_file(0).write_bytes(b"ARROW1 and then nothing")
 
     with pytest.raises(FeatureStoreError, match=r"part-00000\.arrow is damaged.*delete it"):
-        store.read_part(0)
+        store.read_shard(0)
     with pytest.raises(FeatureStoreError, match=r"part-00000\.arrow is damaged.*delete it"):
         store.bad_images()
 
@@ -231,7 +231,7 @@ def test_a_damaged_description_is_named(tmp_path: Path) -> None:
 def test_another_version_is_refused_by_name_and_left_as_it_is(
     tmp_path: Path, version: int | None
 ) -> None:
-    new_store(tmp_path).write_part(0, make_part(), [])
+    new_store(tmp_path).write_shard(0, shard_table(), [])
     text = json.dumps({**DESCRIPTION, "format_version": version})
     (tmp_path / "store.json").write_text(text)
     refusal = (
@@ -251,12 +251,12 @@ def test_another_version_is_refused_by_name_and_left_as_it_is(
 @pytest.mark.slow
 def test_reading_a_store_does_not_load_pandas(tmp_path: Path) -> None:
     folder = tmp_path / "store"
-    new_store(folder, num_shards=1).write_part(0, make_part(), [])
+    new_store(folder, num_shards=1).write_shard(0, shard_table(), [])
     code = (
         "import sys; from pathlib import Path; "
         "from difficulty_service.features.store import open_store; "
-        f"part = open_store(Path({str(folder)!r})).read_part(0); "
-        "sys.exit(len(part.features) != 3 or 'pandas' in sys.modules)"
+        f"table = open_store(Path({str(folder)!r})).read_shard(0); "
+        "sys.exit(len(table.features) != 3 or 'pandas' in sys.modules)"
     )
 
     finished = subprocess.run([sys.executable, "-c", code], check=False)  # noqa: S603

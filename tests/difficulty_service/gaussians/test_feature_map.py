@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from difficulty_service.base.errors import StatisticsError
-from difficulty_service.gaussians.chunks import TensorChunks, TransformedChunks
+from difficulty_service.gaussians.batches import TensorBatches, TransformedBatches
 from difficulty_service.gaussians.feature_map import (
     SHARE_OF_FEATURES,
     FeatureMap,
@@ -99,7 +99,7 @@ def test_moments_of_mapped_parts_add_up_to_those_of_the_whole() -> None:
 
     whole, *parts = (
         accumulate_moments(
-            TransformedChunks(TensorChunks(features[rows], labels[rows]), feature_map),
+            TransformedBatches(TensorBatches(features[rows], labels[rows]), feature_map),
             pilot,
             3,
             matmul_dtype=torch.float64,

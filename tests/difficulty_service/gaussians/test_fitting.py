@@ -8,29 +8,29 @@ import sklearn.covariance
 import torch
 from torch import Tensor
 
-from difficulty_service.gaussians.chunks import TensorChunks
+from difficulty_service.gaussians.batches import TensorBatches
 from difficulty_service.gaussians.fit_options import FitOptions
-from difficulty_service.gaussians.fitting import fit, fit_chunks
+from difficulty_service.gaussians.fitting import fit, fit_batches
 from difficulty_service.gaussians.products import Workspace
 
 
 @dataclass
 class ManyBlocks:
-    """A source of chunks that hold several blocks each."""
+    """A source of batches that hold several blocks each."""
 
     features: Tensor
     labels: Tensor
     device = torch.device("cpu")
 
-    def chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         return zip(self.labels.split(700), self.features.split(700), strict=True)
 
     def read(
         self,
-        chunk: tuple[Tensor, Tensor],
+        batch: tuple[Tensor, Tensor],
         work: Workspace,  # noqa: ARG002
     ) -> tuple[Tensor, Iterable[Tensor]]:
-        labels, features = chunk
+        labels, features = batch
         return labels, features.split(100)
 
 
@@ -46,7 +46,7 @@ def test_parts_give_the_gaussians_of_the_whole() -> None:
     features, labels = make_features()
     whole = fit(features, labels, 5)
 
-    parts = fit_chunks(ManyBlocks(features, labels), features, 5, FitOptions())
+    parts = fit_batches(ManyBlocks(features, labels), features, 5, FitOptions())
 
     torch.testing.assert_close(
         parts.within.whitening, whole.within.whitening, rtol=1e-12, atol=1e-12
@@ -61,7 +61,7 @@ def test_a_block_may_end_between_the_rows_of_a_sample() -> None:
 
     divided = fit(features, labels, 5, options)  # into blocks of 1,024 rows
 
-    undivided = fit_chunks(ManyBlocks(features, labels), features, 5, options)
+    undivided = fit_batches(ManyBlocks(features, labels), features, 5, options)
     assert divided.within.ridge == pytest.approx(undivided.within.ridge, rel=1e-9)
     assert divided.within.ridge > 0
 
@@ -83,8 +83,8 @@ def test_a_float32_fit_with_an_ill_conditioned_result_is_repeated_in_float64() -
     features, labels = make_features(1e-4)
     misleading_pilot = torch.randn(100, 6, generator=torch.Generator().manual_seed(0))
 
-    gaussians = fit_chunks(
-        TensorChunks(features.float(), labels), misleading_pilot, 5, FitOptions()
+    gaussians = fit_batches(
+        TensorBatches(features.float(), labels), misleading_pilot, 5, FitOptions()
     )
 
     assert gaussians.matmul_dtype == torch.float64

@@ -85,13 +85,13 @@ def test_parallel_workers_give_the_same_bits_as_one(
     assert_same_bits(alone, side_by_side)
 
 
-def test_moments_of_several_chunks_equal_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moments_of_several_batches_equal_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     features, labels = make_features(1000)
     whole = compute_moments(
         features, labels, pilot_of(features), NUM_CLASSES, matmul_dtype=torch.float64
     )
 
-    monkeypatch.setattr("difficulty_service.gaussians.products.MOST_CHUNK_ROWS", 64)
+    monkeypatch.setattr("difficulty_service.gaussians.products.MOST_BATCH_ROWS", 64)
     monkeypatch.setattr("difficulty_service.gaussians.products.BLOCK_ROWS", 10)
     chunked = compute_moments(
         features, labels, pilot_of(features), NUM_CLASSES, matmul_dtype=torch.float64

@@ -1,4 +1,4 @@
-"""Matrix products, and the workspace of a chunk, which changes only features in its own buffer."""
+"""Matrix products, and the workspace of a batch, which changes only features in its own buffer."""
 
 import pytest
 import torch

@@ -1,21 +1,21 @@
-"""Samples that a seed chooses, read from wherever they lie in the chunks."""
+"""Samples that a seed chooses, read from wherever they lie in the batches."""
 
 import pytest
 import torch
 from torch import Tensor
 
 from difficulty_service.base.errors import StatisticsError
-from difficulty_service.gaussians.chunks import TensorChunks
-from difficulty_service.gaussians.products import CHUNK_ROWS
+from difficulty_service.gaussians.batches import TensorBatches
+from difficulty_service.gaussians.products import BATCH_ROWS
 from difficulty_service.gaussians.row_sample import choose_samples, count_rows, read_samples
 
-ROWS = CHUNK_ROWS + 1000
+ROWS = BATCH_ROWS + 1000
 
 
-def numbered_rows(runs: int) -> TensorChunks:
+def numbered_rows(runs: int) -> TensorBatches:
     """Rows that hold their own number, with the number of the sample as its label."""
     numbers = torch.arange(ROWS, dtype=torch.float64)
-    return TensorChunks(numbers[:, None], torch.arange(ROWS) // runs)
+    return TensorBatches(numbers[:, None], torch.arange(ROWS) // runs)
 
 
 def naive_rows(chosen: Tensor, runs: int) -> list[float]:
@@ -48,7 +48,7 @@ def test_all_samples_are_taken_where_there_are_few() -> None:
 
 def test_a_value_that_is_not_finite_is_named_by_its_row() -> None:
     source = numbered_rows(1)
-    source.features[CHUNK_ROWS + 7] = torch.nan
+    source.features[BATCH_ROWS + 7] = torch.nan
 
-    with pytest.raises(StatisticsError, match=f"row {CHUNK_ROWS + 7}"):
+    with pytest.raises(StatisticsError, match=f"row {BATCH_ROWS + 7}"):
         read_samples(source, count_rows(source), torch.arange(ROWS), 1)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from difficulty_service.base.errors import StatisticsError
 from difficulty_service.gaussians import products
-from difficulty_service.gaussians.chunks import TensorChunks
+from difficulty_service.gaussians.batches import TensorBatches
 from difficulty_service.gaussians.gaussian import covariance_within
 from difficulty_service.gaussians.moments import Moments, accumulate_moments, pilot_of
 from difficulty_service.gaussians.row_sample import count_rows
@@ -30,7 +30,7 @@ def labelled_rows() -> tuple[Tensor, Tensor]:
 
 
 def sampled(features: Tensor, labels: Tensor, chosen: WeightedRows) -> Moments:
-    source = TensorChunks(features, labels)
+    source = TensorBatches(features, labels)
     return accumulate_sampled_moments(
         source, count_rows(source), chosen, pilot_of(features), CLASSES, features.dtype
     )
@@ -64,7 +64,7 @@ def test_class_means_are_of_all_rows_and_the_covariance_of_those_chosen() -> Non
     moments = sampled(features, labels, chosen)
 
     everything = accumulate_moments(
-        TensorChunks(features, labels), moments.pilot, CLASSES, matmul_dtype=torch.float64
+        TensorBatches(features, labels), moments.pilot, CLASSES, matmul_dtype=torch.float64
     )
     torch.testing.assert_close(moments.counts, everything.counts)
     torch.testing.assert_close(moments.class_sums, everything.class_sums)

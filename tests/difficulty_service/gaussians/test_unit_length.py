@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from difficulty_service.base.errors import StatisticsError
-from difficulty_service.gaussians.chunks import TensorChunks, TransformedChunks
+from difficulty_service.gaussians.batches import TensorBatches, TransformedBatches
 from difficulty_service.gaussians.feature_map import require_spread, scale_to_unit_length
 from difficulty_service.gaussians.moments import accumulate_moments, compute_moments
 
@@ -30,10 +30,10 @@ def test_features_at_the_centre_become_zero() -> None:
     torch.testing.assert_close(lengths, torch.tensor([0.0, 0.0, 1.0]).double())
 
 
-def test_chunks_are_scaled_as_the_whole_is() -> None:
+def test_batches_are_scaled_as_the_whole_is() -> None:
     labels, pilot = torch.arange(50) % 3, torch.zeros(4).double()
-    source = TransformedChunks(
-        TensorChunks(FEATURES, labels), lambda block, _: scale_to_unit_length(block, CENTRE)
+    source = TransformedBatches(
+        TensorBatches(FEATURES, labels), lambda block, _: scale_to_unit_length(block, CENTRE)
     )
 
     moments = accumulate_moments(source, pilot, 3, matmul_dtype=torch.float64)

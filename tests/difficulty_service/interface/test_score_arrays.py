@@ -21,7 +21,7 @@ from difficulty_service.base.errors import (
     DuplicateSampleId,
     StatisticsError,
 )
-from difficulty_service.features.part import Part
+from difficulty_service.features.shard import ShardTable
 from difficulty_service.features.store import create_store
 from difficulty_service.interface.arrays import read_arrays
 from difficulty_service.interface.score import score
@@ -98,10 +98,12 @@ def test_arrays_and_a_store_of_the_same_features_get_the_same_bytes(tmp_path: Pa
     features[np.arange(10_000), labels] += 2
     source = read_arrays(features, labels, None)
     store = create_store(tmp_path / "store", source.description)
-    for shard in range(source.num_parts):
-        part = source.open_part(shard)
-        rows = Part(part.sample_ids.to_pylist(), part.labels, part.runs, part.features())
-        store.write_part(shard, rows, [])
+    for shard in range(source.num_shards):
+        opened = source.open_shard(shard)
+        rows = ShardTable(
+            opened.sample_ids.to_pylist(), opened.labels, opened.runs, opened.features()
+        )
+        store.write_shard(shard, rows, [])
 
     score_features(store, ScoreRequest(tmp_path / "scores.parquet"))
 

@@ -242,7 +242,7 @@ def test_each_image_gets_the_name_that_its_features_are_closest_to(
 
     score_dataset(folder, out=tmp_path / "p.parquet", features="projected", **clip, **OPTIONS)
     store = open_store(tmp_path / "p.features")
-    images = F.normalize(store.open_part(0).features(), dim=1)
+    images = F.normalize(store.open_shard(0).features(), dim=1)
     network = BackboneOptions(str(weights), "projected", torch.device("cpu"))
     phrases = load_text_encoder(BACKBONE, network).encode([PROMPT.format(name) for name in names])
     expected = [names[place] for place in (images @ phrases.T).argmax(dim=1).tolist()]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import difficulty_service as ds
-from difficulty_service.gaussians.chunks import TensorChunks
+from difficulty_service.gaussians.batches import TensorBatches
 from difficulty_service.gaussians.row_sample import choose_samples
 from difficulty_service.scorers import Samples, alike, ambiguity, linear_probe
 from difficulty_service.scorers.alike import mean_of_alike
@@ -95,7 +95,7 @@ def test_in_a_large_class_some_samples_are_compared_with_that_the_seed_chooses(
 def test_the_score_is_the_log_odds_of_both_classifiers_and_those_of_alike_samples() -> None:
     features, labels = blobs()
     options = PosteriorOptions(("agree",), NUM_CLASSES)
-    posteriors = fit_posteriors(TensorChunks(features, labels), options)
+    posteriors = fit_posteriors(TensorBatches(features, labels), options)
     agree = posteriors.log_joint_of_agree(features, labels).double()
     probe = logits_left_out(features, labels, NUM_CLASSES, torch.arange(200)).double()
 
@@ -111,7 +111,7 @@ def test_the_score_is_the_log_odds_of_both_classifiers_and_those_of_alike_sample
 def test_agree_alone_is_the_column_agree() -> None:
     features, labels = blobs()
     posteriors = fit_posteriors(
-        TensorChunks(features, labels), PosteriorOptions(("agree",), NUM_CLASSES)
+        TensorBatches(features, labels), PosteriorOptions(("agree",), NUM_CLASSES)
     )
 
     joint = posteriors.log_joint_of_agree(features, labels)

@@ -99,7 +99,7 @@ def test_names_and_images_are_compared_as_by_open_clip(
     with torch.inference_mode():
         tokens = open_clip.get_tokenizer(NAME)([f"a photo of a {name}" for name in CLASSES])
         words = F.normalize(network.eval().encode_text(tokens), dim=1)
-    cosines = F.normalize(store.open_part(0).features(), dim=1) @ words.T
+    cosines = F.normalize(store.open_shard(0).features(), dim=1) @ words.T
     labels = scores["label"].to_numpy()
     expected = np.where(labels == 0, 1, -1) * (cosines[:, 1] - cosines[:, 0]).numpy()
     np.testing.assert_allclose(scores["name_margin"].to_numpy(), expected, atol=2e-6)

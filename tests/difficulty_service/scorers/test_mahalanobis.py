@@ -205,12 +205,12 @@ def test_zero_samples_give_zero_scores() -> None:
     assert scorer.rmd(torch.zeros(0, 5), torch.zeros(0)).shape == (0,)
 
 
-def test_many_chunks_give_the_same_distances_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_batches_give_the_same_distances_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     features, labels = make_blobs()
     scorer = fitted(features, labels)
     whole = scorer.distances(features, labels)
 
-    monkeypatch.setattr("difficulty_service.scorers.mahalanobis.CHUNK_ROWS", 37)
+    monkeypatch.setattr("difficulty_service.scorers.mahalanobis.BATCH_ROWS", 37)
     monkeypatch.setattr("difficulty_service.gaussians.products.BLOCK_ROWS", 10)
     chunked = scorer.distances(features, labels)
 
@@ -232,7 +232,7 @@ def test_comparing_classes_in_blocks_changes_nothing(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("matmul_dtype", ["float32", "float64"])
-@pytest.mark.parametrize("rows", [40, 40_000])  # with a ridge, and in several chunks
+@pytest.mark.parametrize("rows", [40, 40_000])  # with a ridge, and in several batches
 def test_a_gpu_fits_and_scores_as_the_processor_does(rows: int, matmul_dtype: str) -> None:
     features, labels = make_blobs(rows, dim=64, classes=4)
     options = FitOptions(matmul_dtype=matmul_dtype)

@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from difficulty_service.base.errors import StatisticsError
-from difficulty_service.gaussians.chunks import TensorChunks
+from difficulty_service.gaussians.batches import TensorBatches
 from difficulty_service.gaussians.fitting import fit
 from difficulty_service.gaussians.label_noise import SHARPNESS_OF_SUMS, log_class_prior
 from difficulty_service.gaussians.products import Workspace
@@ -58,7 +58,7 @@ def flip_some(labels: Tensor, share: float) -> tuple[Tensor, Tensor]:
 def fitted(
     features: Tensor, labels: Tensor, options: PosteriorOptions = OPTIONS
 ) -> LabelPosteriors:
-    return fit_posteriors(TensorChunks(features, labels), options)
+    return fit_posteriors(TensorBatches(features, labels), options)
 
 
 def naive_log_joint(
@@ -487,7 +487,7 @@ def test_the_numbers_of_a_sample_are_the_same_in_any_part_of_the_stream(
     features, labels = samples_of_classes(600)
     labels, _ = flip_some(labels, 0.1)
     whole = fitted(features, labels).columns(features, labels)
-    monkeypatch.setattr("difficulty_service.gaussians.chunks.summed_rows", lambda _: 170)
+    monkeypatch.setattr("difficulty_service.gaussians.batches.summed_rows", lambda _: 170)
     monkeypatch.setattr("difficulty_service.gaussians.label_rule.DISTANCES_IN_CACHE", 50 * CLASSES)
 
     posteriors = fitted(features, labels)

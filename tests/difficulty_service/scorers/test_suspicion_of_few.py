@@ -4,7 +4,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from difficulty_service.gaussians.chunks import TensorChunks
+from difficulty_service.gaussians.batches import TensorBatches
 from difficulty_service.gaussians.fitting import fit
 from difficulty_service.gaussians.leave_one_out import compare_left_out
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
@@ -22,7 +22,7 @@ def test_among_few_samples_planted_errors_rank_as_high_as_by_the_label_margin() 
         wrong = torch.randperm(50, generator=generator) < 3
         labels = torch.where(wrong, (right + 1) % 10, right)
         options = PosteriorOptions(("suspicion",), 10, matmul_dtype=torch.float64)
-        posteriors = fit_posteriors(TensorChunks(features, labels), options)
+        posteriors = fit_posteriors(TensorBatches(features, labels), options)
         suspicions = posteriors.columns(features, labels)["suspicion"]
         gaussians = fit(features, labels, 10)
         distances = relative_mahalanobis(gaussians).distances(features, labels)

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.features.part import Part
+from difficulty_service.features.shard import ShardTable
 from difficulty_service.features.store import FeatureStore
-from difficulty_service.gaussians.chunks import TensorChunks
+from difficulty_service.gaussians.batches import TensorBatches
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.scorers.suspicion import POSTERIORS, PosteriorOptions, fit_posteriors
 from difficulty_service.scores.file import ScoreFile, read_scores
@@ -57,7 +57,7 @@ def score(
 def test_a_store_gets_the_numbers_of_features_in_memory(tmp_path: Path) -> None:
     features, labels = features_and_labels()
     options = PosteriorOptions(POSTERIORS, 3, matmul_dtype=torch.float64)
-    posteriors = fit_posteriors(TensorChunks(features, labels), options)
+    posteriors = fit_posteriors(TensorBatches(features, labels), options)
     expected = posteriors.columns(features, labels)
 
     scores = score(make_store(tmp_path), "suspicion", "agree", matmul_dtype="float64")
@@ -152,9 +152,9 @@ def test_nothing_is_suspected_where_there_is_one_class(tmp_path: Path) -> None:
     features, labels = features_and_labels()
     store = make_store(tmp_path)
     for shard, rows in enumerate((slice(0, SHARD), slice(SHARD, SAMPLES))):
-        part = store.read_part(shard)
-        alone = Part(part.sample_ids, 0 * labels[rows], part.runs, features[rows])
-        store.write_part(shard, alone, [])
+        table = store.read_shard(shard)
+        alone = ShardTable(table.sample_ids, 0 * labels[rows], table.runs, features[rows])
+        store.write_shard(shard, alone, [])
 
     columns = score(store, "suspicion", "agree").table.column_names
 

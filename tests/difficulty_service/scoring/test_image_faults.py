@@ -67,14 +67,14 @@ def faults_of(images: list[Pixels]) -> list[str | None]:
 
 
 def write(folder: Path, images: list[Pixels], runs: int = 1) -> FeatureStore:
-    """A store of two parts, of which the second has no numbers."""
+    """A store of two shards, of which the second has no numbers."""
     half = len(images) // 2
     features = torch.randn(len(images), runs, 4, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(len(images)) % 3
     store = store_of(folder, features, labels, shard_size=half)
-    part = store.read_part(0)
+    table = store.read_shard(0)
     numbers = numbers_of(images[:half]).repeat(runs, axis=0)
-    store.write_part(0, replace(part, appearance=to_struct(numbers)), [])
+    store.write_shard(0, replace(table, appearance=to_struct(numbers)), [])
     return store
 
 

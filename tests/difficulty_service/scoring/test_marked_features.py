@@ -30,7 +30,7 @@ FILES = [f"image {number}".encode() for number in range(SAMPLES)]
 
 
 def make_store(tmp_path: Path, name: str = "features", **changes: object) -> FeatureStore:
-    """Makes a store of ten samples, s0 to s9, in parts of four, each from an image of its own."""
+    """Makes a store of ten samples, s0 to s9, in shards of four, each from an image of its own."""
     usual: dict[str, object] = {"contents": FILES, "shard_size": 4}
     return store_of(tmp_path / name, FEATURES, LABELS, **usual | changes)
 
@@ -53,9 +53,9 @@ def decided(sample_id: str, mark: MarkedSample, given: str, data: bytes) -> Mark
 def labels_of(source: FeatureSource) -> dict[str, str]:
     """Name of the class of each sample."""
     names = {}
-    for shard in range(source.num_parts):
-        part = source.open_part(shard)
-        ids, labels = part.sample_ids.to_pylist(), part.labels.tolist()
+    for shard in range(source.num_shards):
+        opened = source.open_shard(shard)
+        ids, labels = opened.sample_ids.to_pylist(), opened.labels.tolist()
         names |= {each: source.class_names[label] for each, label in zip(ids, labels, strict=True)}
     return names
 
@@ -63,9 +63,9 @@ def labels_of(source: FeatureSource) -> dict[str, str]:
 def rows_of(source: FeatureSource, num_rows: int) -> list[tuple[str, int, list[float]]]:
     """Id, run and features of all rows, read some at a time."""
     rows = []
-    for shard, piece in source.pieces(num_rows):
-        part = source.open_part(shard, rows=piece)
-        columns = part.sample_ids.to_pylist(), part.runs.tolist(), part.features().tolist()
+    for shard, piece in source.slices(num_rows):
+        opened = source.open_shard(shard, rows=piece)
+        columns = opened.sample_ids.to_pylist(), opened.runs.tolist(), opened.features().tolist()
         rows += list(zip(*columns, strict=True))
     return rows
 
@@ -108,13 +108,13 @@ def test_every_sample_keeps_its_own_rows(tmp_path: Path, num_rows: int) -> None:
     assert digests == [content_digest(FILES[row]) for row in (1, 2, 3, 8)]
 
 
-def test_features_of_any_rows_of_a_part_can_be_read(tmp_path: Path) -> None:
-    part = apply(make_store(tmp_path), {"s1": DROP}).open_part(0)
+def test_features_of_any_rows_of_a_shard_can_be_read(tmp_path: Path) -> None:
+    opened = apply(make_store(tmp_path), {"s1": DROP}).open_shard(0)
 
-    rows = part.read_features(slice(1, 4))
+    rows = opened.read_features(slice(1, 4))
 
     assert torch.equal(rows, torch.stack([FEATURES[0, 1], FEATURES[2, 0], FEATURES[2, 1]]))
-    assert not len(part.read_features(slice(3, 3)))
+    assert not len(opened.read_features(slice(3, 3)))
 
 
 def test_labels_alone_can_be_changed_without_a_copy_of_the_features(tmp_path: Path) -> None:

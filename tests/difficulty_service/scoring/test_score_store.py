@@ -21,7 +21,7 @@ from difficulty_service.gaussians.fit_options import FitOptions, Shrinkage
 from difficulty_service.gaussians.fitting import fit
 from difficulty_service.gaussians.gaussian import Gaussians
 from difficulty_service.gaussians.leave_one_out import compare_left_out
-from difficulty_service.gaussians.products import CHUNK_ROWS
+from difficulty_service.gaussians.products import BATCH_ROWS
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.scores.file import METADATA_KEY, read_scores
 from difficulty_service.scores.provenance import FittedOn
@@ -58,9 +58,9 @@ def fit_to(  # noqa: ANN201
     matmul_dtype: str = "float64",
     shrinkage: Shrinkage = "none",
 ):
-    parts = [store.read_part(shard) for shard in range(2)]
-    features = torch.cat([part.features for part in parts])
-    labels = torch.cat([part.labels for part in parts])
+    shards = [store.read_shard(shard) for shard in range(2)]
+    features = torch.cat([each.features for each in shards])
+    labels = torch.cat([each.labels for each in shards])
     return fit(features, labels, classes, FitOptions(shrinkage, matmul_dtype, runs))
 
 
@@ -199,9 +199,9 @@ def test_the_summary_holds_the_hardest_and_the_easiest_samples(tmp_path: Path) -
 def test_the_metadata_of_singular_features_is_json_for_every_reader(tmp_path: Path) -> None:
     store = make_store(tmp_path / "store")
     for shard in range(2):
-        part = store.read_part(shard)
-        doubled = torch.cat([part.features, part.features], dim=1)
-        store.write_part(shard, replace(part, features=doubled), [])
+        table = store.read_shard(shard)
+        doubled = torch.cat([table.features, table.features], dim=1)
+        store.write_shard(shard, replace(table, features=doubled), [])
     fitted = FittedGaussians(fit_to(store), store.description)
 
     score_store(store, fitted, tmp_path / "s.parquet")
@@ -237,7 +237,7 @@ def test_with_a_ridge_samples_are_compared_with_classes_as_if_left_out(
 
 @pytest.mark.parametrize("runs", [1, 3])
 def test_many_samples_are_scored_a_few_thousand_at_a_time(tmp_path: Path, runs: int) -> None:
-    samples = 2 * CHUNK_ROWS + 123
+    samples = 2 * BATCH_ROWS + 123
     store = make_store(tmp_path, samples, runs=runs)
     gaussians = fit_to(store, runs=runs)
     features, labels = make_features(samples, runs)
@@ -273,16 +273,16 @@ def test_products_in_float32_give_the_same_columns_but_for_rounding(
 def test_the_score_file_is_written_in_groups_of_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = make_store(tmp_path, 3 * CHUNK_ROWS)
+    whole = make_store(tmp_path, 3 * BATCH_ROWS)
     expected = score(whole, fit_to(whole), whole.description)
-    monkeypatch.setattr(score_store_module, "ROWS_PER_GROUP", 2 * CHUNK_ROWS)
+    monkeypatch.setattr(score_store_module, "ROWS_PER_GROUP", 2 * BATCH_ROWS)
 
     table = score(whole, fit_to(whole), whole.description)
 
     metadata = pq.read_metadata(tmp_path / "scores.parquet")
     sizes = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
     assert len(sizes) == 2
-    assert sizes[0] >= 2 * CHUNK_ROWS
+    assert sizes[0] >= 2 * BATCH_ROWS
     assert table.equals(expected)
 
 

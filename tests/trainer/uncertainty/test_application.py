@@ -162,11 +162,11 @@ def test_arrays_are_taken_by_a_head_of_arrays(tmp_path: Path) -> None:
     assert applied.num_samples == 20
 
 
-def test_a_damaged_part_leaves_no_file(
+def test_a_damaged_shard_leaves_no_file(
     trained: TrainedHead, write_runs: WriteRuns, tmp_path: Path
 ) -> None:
     location = write_runs()
-    part = open_store(Path(location)).part_file(1)
+    part = open_store(Path(location)).shard_file(1)
     part.write_bytes(part.read_bytes()[:-10])
 
     with pytest.raises(FeatureStoreError, match=r"part-00001\.arrow is damaged"):

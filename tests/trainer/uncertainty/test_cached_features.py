@@ -8,7 +8,7 @@ import torch
 
 from difficulty_service.base.errors import DatasetError, FeatureStoreError
 from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import Part
+from difficulty_service.features.shard import ShardTable
 from difficulty_service.features.store import create_store
 from tests.factories import store_of
 from trainer.uncertainty.cached_features import read_cached_features
@@ -45,7 +45,7 @@ def test_rows_that_are_not_in_turn_are_refused(tmp_path: Path) -> None:
         tmp_path, FeatureDescription.of({"class_names": ("a",), "num_shards": 1, "augment_runs": 2})
     )
     zeros = torch.zeros(4, dtype=torch.int64)
-    store.write_part(0, Part(["1", "2", "1", "2"], zeros, zeros, torch.zeros(4, 3)), [])
+    store.write_shard(0, ShardTable(["1", "2", "1", "2"], zeros, zeros, torch.zeros(4, 3)), [])
 
     with pytest.raises(FeatureStoreError, match=r"part 0 of .* does not hold 2 rows in turn"):
         read_cached_features(str(tmp_path))

@@ -84,10 +84,10 @@ def naive_log_densities(store: Path) -> tuple[list[str], Tensor, dict[str, Tenso
     assert posteriors is not None
     assert posteriors.agree is not None
     assert posteriors.suspicion is not None
-    parts = [opened.read_part(shard) for shard in range(opened.num_parts)]
-    ids = [each for part in parts for each in part.sample_ids]
-    labels = torch.cat([part.labels for part in parts]).long()
-    features = torch.cat([part.features for part in parts])
+    shards = [opened.read_shard(shard) for shard in range(opened.num_shards)]
+    ids = [each for each in shards for each in each.sample_ids]
+    labels = torch.cat([each.labels for each in shards]).long()
+    features = torch.cat([each.features for each in shards])
     densities = {}
     for name, rule, feature_map in (
         ("agree", posteriors.agree, posteriors.feature_map),
@@ -103,9 +103,9 @@ def naive_log_densities(store: Path) -> tuple[list[str], Tensor, dict[str, Tenso
 @pytest.mark.slow
 def test_the_runs_of_a_sample_are_averaged(tmp_path: Path) -> None:
     plain = open_store(make_store(tmp_path / "plain", seed=1))
-    parts = [plain.read_part(shard) for shard in range(2)]
-    features = torch.cat([part.features for part in parts])
-    labels = torch.cat([part.labels for part in parts])
+    shards = [plain.read_shard(shard) for shard in range(2)]
+    features = torch.cat([each.features for each in shards])
+    labels = torch.cat([each.labels for each in shards])
     noise = torch.randn(SAMPLES, 2, 8, generator=torch.Generator().manual_seed(3))
     folders = [tmp_path / name for name in ("one", "other")]
     for folder in folders:

@@ -12,14 +12,14 @@ from torch import Tensor
 from difficulty_service.analyses.tags.model import (
     GivenTags,
     TagFit,
-    TaggedChunks,
+    TaggedBatches,
     TagRule,
     fit_tags,
     make_rule,
 )
 from difficulty_service.analyses.tags.tag_errors import TagErrors, fit_errors
 from difficulty_service.base.errors import StatisticsError
-from difficulty_service.gaussians.chunks import TensorChunks
+from difficulty_service.gaussians.batches import TensorBatches
 from difficulty_service.gaussians.feature_map import FeatureMap
 from difficulty_service.gaussians.moments import accumulate_moments, pilot_of
 from difficulty_service.gaussians.products import Workspace
@@ -40,8 +40,8 @@ class Tagged:
         return given_of(self.has)
 
     @property
-    def source(self) -> TensorChunks:
-        return TensorChunks(self.features, torch.arange(len(self.features)))
+    def source(self) -> TensorBatches:
+        return TensorBatches(self.features, torch.arange(len(self.features)))
 
 
 def given_of(has: Tensor) -> GivenTags:
@@ -85,7 +85,7 @@ def test_each_sample_is_judged_as_by_a_fit_without_it() -> None:
     plain = FeatureMap(
         tagged.features.double().mean(0), torch.ones(12).double(), torch.empty(0, 12).double(), 1.0
     )
-    joined = TaggedChunks(tagged.source, plain, tagged.given, torch.arange(TAGS))
+    joined = TaggedBatches(tagged.source, plain, tagged.given, torch.arange(TAGS))
     points = joined.join(tagged.features, torch.arange(60), Workspace()).double()
     moments = accumulate_moments(joined, pilot_of(points), 1, matmul_dtype=torch.float64)
     fit, errors = TagFit(0.1, 0.3, 1.0, 0.0, 0), TagErrors(0.05, 0.1, -1.0, 1.0, 1.0)
@@ -203,7 +203,7 @@ def test_another_tag_of_a_sample_explains_its_features() -> None:
     # A wolf looks like a dog, and no sample is both.
     wolf = dog & (random.random(500) < 0.1)
     has = torch.tensor(np.stack([dog & ~wolf, wolf], axis=1))
-    source = TensorChunks(features, torch.arange(500))
+    source = TensorBatches(features, torch.arange(500))
 
     rule = fit_tags(source, given_of(has), 0, torch.float32)
 
@@ -226,7 +226,7 @@ def test_samples_that_all_have_the_same_tags_are_refused() -> None:
 
     with pytest.raises(StatisticsError, match="no tag is given to at least 2 of 20 samples"):
         fit_tags(
-            TensorChunks(features, torch.arange(20)),
+            TensorBatches(features, torch.arange(20)),
             given_of(torch.ones(20, 2, dtype=torch.bool)),
             0,
             torch.float32,

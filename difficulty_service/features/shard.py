@@ -101,7 +101,7 @@ ReadRows = Callable[[slice], Tensor]
 
 
 @dataclass(frozen=True)
-class Part:
+class ShardTable:
     """The features of one shard; the rows of a sample, one per augmentation run, are together.
 
     Attributes:
@@ -124,8 +124,8 @@ class Part:
 
 
 @dataclass(frozen=True)
-class OpenPart:
-    """A part, or some rows of it, whose features are still on disk.
+class OpenShard:
+    """A shard, or some rows of it, whose features are still on disk.
 
     Attributes:
         sample_ids: Sample id of each row; empty where the column was not read.
@@ -144,17 +144,17 @@ class OpenPart:
         return self.read_features(slice(0, len(self.labels)))
 
 
-def write_part(path: Path, part: Part, bad_images: Sequence[BadImage]) -> None:
-    """Writes a part and its bad images; the file appears whole or not at all."""
-    flat = pa.array(part.features.contiguous().numpy().ravel())
+def write_shard(path: Path, table: ShardTable, bad_images: Sequence[BadImage]) -> None:
+    """Writes a shard and its bad images; the file appears whole or not at all."""
+    flat = pa.array(table.features.contiguous().numpy().ravel())
     batch = pa.record_batch(
         {
-            "sample_id": pa.array(part.sample_ids, pa.string()),
-            "label": pa.array(part.labels.numpy(), pa.int32()),
-            "run": pa.array(part.runs.numpy(), pa.int16()),
-            **_identities(part),
-            **({} if part.appearance is None else {APPEARANCE: part.appearance}),
-            FEATURES: pa.FixedSizeListArray.from_arrays(flat, part.features.shape[1]),
+            "sample_id": pa.array(table.sample_ids, pa.string()),
+            "label": pa.array(table.labels.numpy(), pa.int32()),
+            "run": pa.array(table.runs.numpy(), pa.int16()),
+            **_identities(table),
+            **({} if table.appearance is None else {APPEARANCE: table.appearance}),
+            FEATURES: pa.FixedSizeListArray.from_arrays(flat, table.features.shape[1]),
         }
     )
     errors = json.dumps(
@@ -167,36 +167,36 @@ def write_part(path: Path, part: Part, bad_images: Sequence[BadImage]) -> None:
 
 
 def write_batch(path: Path, batch: pa.RecordBatch) -> None:
-    """Writes the columns of a part, and checksums; the file appears whole or not at all."""
+    """Writes the columns of a shard, and checksums; the file appears whole or not at all."""
     blocks = checksums(matrix_of(batch[FEATURES])).encode()
     batch = batch.replace_schema_metadata({**(batch.schema.metadata or {}), BLOCKS_KEY: blocks})
     with replacing(path) as temporary:
         write_arrow(temporary, batch, without=FEATURES)
 
 
-def _identities(part: Part) -> dict[str, pa.Array]:
+def _identities(table: ShardTable) -> dict[str, pa.Array]:
     """The columns that recognise an image; none where its content is not known."""
-    if part.contents is None:
+    if table.contents is None:
         return {}
     return {
-        "content": pa.array(part.contents, pa.binary(CONTENT_BYTES)),
-        "stamp": pa.array(part.stamps or [None] * len(part.contents), pa.uint64()),
+        "content": pa.array(table.contents, pa.binary(CONTENT_BYTES)),
+        "stamp": pa.array(table.stamps or [None] * len(table.contents), pa.uint64()),
     }
 
 
-def open_part(path: Path, columns: Sequence[str], rows: slice | None = None) -> OpenPart:
-    """Opens a part; its features stay on disk.
+def open_shard(path: Path, columns: Sequence[str], rows: slice | None = None) -> OpenShard:
+    """Opens a shard; its features stay on disk.
 
     Args:
         columns: Columns to read besides the label: some of `sample_id` and `run`.
         rows: Rows to open, as far as they exist; None for all.
     """
-    batch, is_checked = map_part(path)
+    batch, is_checked = map_shard(path)
     _require_columns(path, batch, ["label", *columns, FEATURES])
     blocks = batch.schema.metadata[BLOCKS_KEY].decode() if is_checked else None
     start, stop, _ = (rows or slice(None)).indices(len(batch))
     chosen = batch.slice(start, stop - start)
-    return OpenPart(
+    return OpenShard(
         sample_ids=chosen["sample_id"].cast(pa.string()) if "sample_id" in columns else NO_IDS,
         labels=_integers(chosen["label"]),
         runs=_integers(chosen["run"]) if "run" in columns else NO_RUNS,
@@ -204,8 +204,8 @@ def open_part(path: Path, columns: Sequence[str], rows: slice | None = None) -> 
     )
 
 
-def map_part(path: Path) -> tuple[pa.RecordBatch, bool]:
-    """The columns of a part on mapped memory, and whether it has a checksum."""
+def map_shard(path: Path) -> tuple[pa.RecordBatch, bool]:
+    """The columns of a shard on mapped memory, and whether it has a checksum."""
     try:
         return map_arrow(path)
     except FileNotFoundError:
@@ -229,13 +229,13 @@ def _require_columns(path: Path, batch: pa.RecordBatch, columns: Sequence[str]) 
             problem = f"has nulls in the columns {nulls}"
     if problem:
         raise FeatureStoreError(
-            f"{path} is not a part of a feature store: it {problem}",
+            f"{path} is not a shard of a feature store: it {problem}",
             "make one with `difficulty extract`, or write the columns sample_id (string), label "
             "(int32), run (int16) and features (fixed-size list of float32)",
         )
 
 
-def prefetch_part(path: Path) -> None:
+def prefetch_shard(path: Path) -> None:
     """Has the system read a file into its cache in the background; ignores errors."""
     if not hasattr(os, "posix_fadvise"):
         return
@@ -245,8 +245,8 @@ def prefetch_part(path: Path) -> None:
 
 
 def read_bad_images(path: Path) -> list[BadImage]:
-    """The bad images of a part's shard."""
-    batch, _ = map_part(path)
+    """The bad images of a shard."""
+    batch, _ = map_shard(path)
     entries = json.loads((batch.schema.metadata or {}).get(ERRORS_KEY, b"[]"))
     return [
         BadImage(sample_id, reason, bytes.fromhex(content) if content else None, stamp)
@@ -255,21 +255,21 @@ def read_bad_images(path: Path) -> list[BadImage]:
 
 
 def read_contents(path: Path, runs: int) -> pa.FixedSizeBinaryArray | None:
-    """Digest of each sample of a part, which has some rows each; None where none are stored."""
-    batch, _ = map_part(path)
+    """Digest of each sample of a shard, which has some rows each; None where none are stored."""
+    batch, _ = map_shard(path)
     return batch["content"][::runs] if "content" in batch.schema.names else None
 
 
 def read_appearance(path: Path, rows: slice | None = None) -> pa.StructArray | None:
-    """Numbers of the image of each row of a part, or of some; None where none are stored."""
-    batch, _ = map_part(path)
+    """Numbers of the image of each row of a shard, or of some; None where none are stored."""
+    batch, _ = map_shard(path)
     return batch[APPEARANCE][rows or slice(None)] if APPEARANCE in batch.schema.names else None
 
 
 def join_appearance(
     columns: Sequence[pa.StructArray | None], lengths: Sequence[int]
 ) -> pa.StructArray | None:
-    """The numbers of several parts of these lengths, in order; None where none are stored."""
+    """The numbers of several shards of these lengths, in order; None where none are stored."""
     kind = next((column.type for column in columns if column is not None), None)
     if kind is None:
         return None

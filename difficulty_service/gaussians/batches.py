@@ -1,4 +1,4 @@
-"""Labelled features in chunks: read again in each pass, by the threads that process them."""
+"""Labelled features in batches: read again in each pass, by the threads that process them."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -8,38 +8,38 @@ import torch
 from torch import Tensor
 
 from difficulty_service.base.errors import StatisticsError
-from difficulty_service.gaussians.products import Workspace, block_rows, chunk_ranges, summed_rows
+from difficulty_service.gaussians.products import Workspace, block_rows, row_ranges, summed_rows
 
-Chunk = TypeVar("Chunk")
+Batch = TypeVar("Batch")
 
 
-class ChunkSource(Protocol[Chunk]):
-    """Labelled features that are read in chunks, once in each pass over them."""
+class BatchSource(Protocol[Batch]):
+    """Labelled features that are read in batches, once in each pass over them."""
 
     @property
     def device(self) -> torch.device:
         """Device of the features."""
 
-    def chunks(self) -> Iterable[Chunk]:
-        """Where each chunk is, in the order of the samples; called once for each pass."""
+    def batches(self) -> Iterable[Batch]:
+        """Where each batch is, in the order of the samples; called once for each pass."""
 
-    def read(self, chunk: Chunk, work: Workspace) -> tuple[Tensor, Iterable[Tensor]]:
-        """Labels (samples,) of a chunk, some thousand, and its features by blocks (rows, dim).
+    def read(self, batch: Batch, work: Workspace) -> tuple[Tensor, Iterable[Tensor]]:
+        """Labels (samples,) of a batch, some thousand, and its features by blocks (rows, dim).
 
         The labels are on the CPU, where reading them waits for no device.
         """
 
 
 def with_labels(labels: Tensor, blocks: Iterable[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Each block of a chunk, shape (rows, dim), and its labels, shape (rows,)."""
+    """Each block of a batch, shape (rows, dim), and its labels, shape (rows,)."""
     for features in blocks:
         yield features, labels[: len(features)]
         labels = labels[len(features) :]
 
 
 @dataclass(frozen=True)
-class TensorChunks:
-    """Features in memory, (samples, dim), as a source of chunks.
+class TensorBatches:
+    """Features in memory, (samples, dim), as a source of batches.
 
     Attributes:
         labels: Class indices, on the CPU. Shape (samples,).
@@ -56,26 +56,26 @@ class TensorChunks:
         """Device of the features."""
         return self.features.device
 
-    def chunks(self) -> Iterator[slice]:
-        """Rows of each chunk."""
+    def batches(self) -> Iterator[slice]:
+        """Rows of each batch."""
         num_rows = len(self.features)
-        return chunk_ranges(num_rows, summed_rows(num_rows))
+        return row_ranges(num_rows, summed_rows(num_rows))
 
-    def read(self, chunk: slice, work: Workspace) -> tuple[Tensor, Iterable[Tensor]]:  # noqa: ARG002
-        """The labels and the rows of a chunk, without a copy."""
-        return self.labels[chunk], self.features[chunk].split(block_rows(self.device))
+    def read(self, batch: slice, work: Workspace) -> tuple[Tensor, Iterable[Tensor]]:  # noqa: ARG002
+        """The labels and the rows of a batch, without a copy."""
+        return self.labels[batch], self.features[batch].split(block_rows(self.device))
 
 
 @dataclass(frozen=True)
-class TransformedChunks(Generic[Chunk]):
-    """Labelled features after a transformation of each block, in the chunks of another source.
+class TransformedBatches(Generic[Batch]):
+    """Labelled features after a transformation of each block, in the batches of another source.
 
     Attributes:
         transform: Function of a block of features and the memory of the calling thread, in which
             the result may be: the next block overwrites it.
     """
 
-    source: ChunkSource[Chunk]
+    source: BatchSource[Batch]
     transform: Callable[[Tensor, Workspace], Tensor]
 
     @property
@@ -83,13 +83,13 @@ class TransformedChunks(Generic[Chunk]):
         """Device of the features."""
         return self.source.device
 
-    def chunks(self) -> Iterable[Chunk]:
-        """Where each chunk is, in the order of the samples."""
-        return self.source.chunks()
+    def batches(self) -> Iterable[Batch]:
+        """Where each batch is, in the order of the samples."""
+        return self.source.batches()
 
-    def read(self, chunk: Chunk, work: Workspace) -> tuple[Tensor, Iterator[Tensor]]:
-        """Reads a chunk and transforms its features block by block."""
-        labels, blocks = self.source.read(chunk, work)
+    def read(self, batch: Batch, work: Workspace) -> tuple[Tensor, Iterator[Tensor]]:
+        """Reads a batch and transforms its features block by block."""
+        labels, blocks = self.source.read(batch, work)
         return labels, (self.transform(block, work) for block in blocks)
 
 

@@ -1,4 +1,4 @@
-"""Which images a part holds features of, by the digests that it was written with."""
+"""Which images a shard holds features of, by the digests that it was written with."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,12 +12,12 @@ from difficulty_service.base.files import CONTENT_BYTES
 from difficulty_service.base.tables import bytes_of, to_arrow, to_numpy
 from difficulty_service.features.errors_file import BadImage
 from difficulty_service.features.known_images import ImageList
-from difficulty_service.features.part import REMEDY, map_part, open_part, write_batch
+from difficulty_service.features.shard import REMEDY, map_shard, open_shard, write_batch
 
 
 def read_images(path: Path, runs: int, *, with_ids: bool) -> ImageList:
-    """The images that a part holds features of."""
-    batch, _ = map_part(path)
+    """The images that a shard holds features of."""
+    batch, _ = map_shard(path)
     return ImageList(
         bytes_of(_column(path, batch, "content"))[::runs].copy(),
         _stamps(_column(path, batch, "stamp"))[::runs].copy(),
@@ -26,15 +26,15 @@ def read_images(path: Path, runs: int, *, with_ids: bool) -> ImageList:
 
 
 def read_stamps(path: Path) -> NDArray[np.uint64]:
-    """The stamps of the files of a part; 0 where an image is not a file. Shape (rows,)."""
-    batch, _ = map_part(path)
+    """The stamps of the files of a shard; 0 where an image is not a file. Shape (rows,)."""
+    batch, _ = map_shard(path)
     return _stamps(_column(path, batch, "stamp"))
 
 
 def keep_images(path: Path, kept: NDArray[np.bool_], runs: int) -> None:
-    """Rewrites a part without its bad images and those that are not `kept`. Shape (images,)."""
-    open_part(path, []).features()  # checks all of them, or damage would get new checksums
-    batch, _ = map_part(path)
+    """Rewrites a shard without its bad images and those that are not `kept`. Shape (images,)."""
+    open_shard(path, []).features()  # checks all of them, or damage would get new checksums
+    batch, _ = map_shard(path)
     chosen = batch.take(to_arrow(np.flatnonzero(np.repeat(kept, runs))))
     write_batch(path, chosen.replace_schema_metadata())
 
