@@ -4,7 +4,7 @@ import io
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -23,9 +23,14 @@ class StageTime:
 
 
 class StageClock:
-    """Adds up the seconds for which each stage is busy, on any thread."""
+    """Adds up the seconds for which each stage is busy, on any thread.
 
-    def __init__(self) -> None:
+    Args:
+        seconds: Clock of the calling thread.
+    """
+
+    def __init__(self, seconds: Callable[[], float] = time.perf_counter) -> None:
+        self._seconds = seconds
         self._busy: defaultdict[str, float] = defaultdict(float)
         self._threads: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -35,11 +40,11 @@ class StageClock:
     @contextmanager
     def busy(self, stage: str) -> Iterator[None]:
         """Counts the time inside the context as busy time of a stage."""
-        began = time.perf_counter()
+        began = self._seconds()
         try:
             yield
         finally:
-            self.add(stage, time.perf_counter() - began)
+            self.add(stage, self._seconds() - began)
 
     def add(self, stage: str, seconds: float) -> None:
         """Adds seconds to a stage."""

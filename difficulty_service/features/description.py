@@ -43,7 +43,7 @@ class PrecisionPilot(Contract):
     num_images: int
     """Number of samples that were encoded in both."""
     float32: float
-    """Samples per second of the network alone."""
+    """Samples per second of the network alone, on a CPU of processor time."""
     bfloat16: float | None = None
     """The same in bfloat16; null where float16 was compared."""
     float16: float | None = None

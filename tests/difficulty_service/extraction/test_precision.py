@@ -1,6 +1,7 @@
 """The precision that nobody asked for: measured once, followed ever after."""
 
 import io
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +33,7 @@ from difficulty_service.extraction.stage_clock import StageClock, StageTime
 from difficulty_service.extraction.task import ExtractionTask
 from difficulty_service.features.description import FeatureKind, PrecisionPilot, read_description
 from difficulty_service.interface.image_sources import open_images
+from tests.average_pixel import AveragePixel
 
 OPEN = Plan("photos", Path("no store"), "builtin", open_precision=True)
 FASTER = PrecisionPilot(num_images=512, float32=20, bfloat16=60, agreement=0.9998)
@@ -169,6 +171,32 @@ def test_the_network_runs_in_both_precisions_and_slow_bfloat16_ends_it_early(
         assert 0.5 < found.agreement < 1
     else:
         assert found == PrecisionPilot(num_images=8, float32=8, bfloat16=8, agreement=None)
+
+
+class WaitsInBfloat16(AveragePixel):
+    """A network that computes in float32, and in bfloat16 waits for a core that others have."""
+
+    def encode(self, images: Tensor) -> Tensor:
+        if images.dtype == torch.bfloat16:
+            time.sleep(0.05)
+        else:
+            until = time.thread_time() + 0.02
+            while time.thread_time() < until:
+                pass
+        return super().encode(images)
+
+
+def test_what_other_programs_do_meanwhile_changes_no_choice_on_a_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(policy, "BLOCK_IMAGES", 8)
+
+    found = compare_precisions(
+        OPEN.task(dataset_of(80)), lambda *_: WaitsInBfloat16(), [torch.bfloat16]
+    )
+
+    assert found.num_images == 64
+    assert found.speedup > 1
 
 
 @pytest.mark.slow
