@@ -10,7 +10,12 @@ from api.http.problems import STORAGE_REASONS, Problem
 from api.http.public_text import hide_paths
 from api.settings import Settings
 from difficulty_service.base.contract import given
-from difficulty_service.base.errors import DifficultyError, FeatureStoreError, Setting
+from difficulty_service.base.errors import (
+    DeviceError,
+    DifficultyError,
+    FeatureStoreError,
+    Setting,
+)
 from difficulty_service.bodies.jobs import JobCreate, JobError
 
 PERMANENT_ERRORS = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
@@ -30,6 +35,7 @@ class Failure:
     retry: bool  # whether another attempt may succeed
     remedy: str | None = None
     field: str | None = None  # of the job request that is at fault
+    of_device: bool = False  # whether the worker's device failed, which other jobs would meet too
 
     @property
     def error(self) -> JobError:
@@ -59,13 +65,16 @@ def describe_failure(error: Exception, names: Mapping[str, str]) -> Failure:
         unusable = "the features of an earlier attempt could not be used and are extracted again"
         return Failure(_slug(error), unusable, retry=True)
     if isinstance(error, DifficultyError):
+        of_device = isinstance(error, DeviceError)
         cause = error.__cause__  # the storage may have failed in a way that passes
         return Failure(
             _slug(error),
             hide_paths(error.problem, names),
-            retry=isinstance(cause, OSError) and not isinstance(cause, PERMANENT_ERRORS),
+            retry=of_device
+            or (isinstance(cause, OSError) and not isinstance(cause, PERMANENT_ERRORS)),
             remedy=remedy_for_clients(error, names),
             field=error.parameter if error.parameter in JobCreate.model_fields else None,
+            of_device=of_device,
         )
     if isinstance(error, MemoryError):
         return Failure("out-of-memory", "the worker has too little memory for the job", retry=True)

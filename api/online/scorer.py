@@ -25,6 +25,7 @@ from api.online.word_encoder import WordEncoder
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts, save
 from difficulty_service.base.checksums import DamagedFile, verify_path
+from difficulty_service.base.devices import failure_of_gpu
 from difficulty_service.base.errors import DifficultyError, StatisticsError
 from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.features.description import FeatureDescription
@@ -127,6 +128,7 @@ class OnlineScorer:
     """Loaded backbones and Gaussians."""
 
     def __init__(self, settings: Settings) -> None:
+        self._device = settings.sample_device
         self._backbones = BackbonePool(settings.machine)
         end_with_slow_image(self._backbones.watch, settings.image_seconds)
         artifacts = open_artifacts(settings.artifact_root)
@@ -146,6 +148,8 @@ class OnlineScorer:
             raise
         except Exception as error:  # noqa: BLE001 - every error goes to the web server
             structlog.get_logger().error("scoring-failed", exc_info=error)
+            if failure_of_gpu(self._device) is not None:
+                os._exit(1)  # another process can compute on it again
             raise RuntimeError(f"{type(error).__name__}: {error}") from None
 
     def describe(self, job: Job) -> tuple[int, FeatureDescription]:

@@ -35,6 +35,7 @@ from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
+from difficulty_service.base.devices import failure_of_gpu
 from difficulty_service.base.process_setup import give_back_freed_memory, keep_freed_memory
 from difficulty_service.extraction.image_watch import ImageWatch
 
@@ -137,7 +138,8 @@ class JobRunner:
         except TRANSIENT_ERRORS as error:
             return Interrupted(type(error).__name__)
         except Exception as error:  # noqa: BLE001 - the worker is told
-            failure = describe_failure(error, public_names(self.settings))
+            cause = failure_of_gpu(self.settings.device) or error
+            failure = describe_failure(cause, public_names(self.settings))
             # Others are the dataset's or the request's fault. The worker logs it, unless the job
             # was cancelled meanwhile: its files may be gone.
             lines = traceback.format_exception(error) if failure.retry else []

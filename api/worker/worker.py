@@ -36,6 +36,7 @@ from api.worker.heartbeat import Cancelled, Heartbeat, LeaseLost, OutOfTime, Run
 from api.worker.job_process import AttemptFailed, JobInterrupted, JobProcess
 from api.worker.retention import delete_expired
 from difficulty_service.base.contract import given
+from difficulty_service.base.errors import DeviceError
 
 FIRST_DELAY, MAX_DELAY = 0.25, 5.0
 MAX_SLEEP = 0.2  # maximum number of seconds until an idle worker notices that it was told to stop
@@ -172,12 +173,14 @@ def _disk_is_full(worker: Worker, was_full: bool) -> bool:  # noqa: FBT001
 def run_attempt(worker: Worker, job: Job) -> None:
     """Runs a claimed job until its end is recorded, by this worker or another.
 
-    Where the database is down (`SQLAlchemyError`, `JobInterrupted`), the job is retried when its
-    lease has expired, unless its end was recorded after all.
+    Raises `DeviceError` where the device failed, as it would for all later jobs. Where the database
+    is down (`SQLAlchemyError`, `JobInterrupted`), the job is retried when its lease has expired,
+    unless its end was recorded after all.
     """
     log = structlog.get_logger().bind(worker=worker.id, job=job.id, attempt=job.attempt)
     log.info("job-claimed")
     ended: Ending
+    failed_device: str | None = None
     with worker.heartbeat.track(job) as running:
         try:
             result = worker.jobs.run(running)
@@ -196,6 +199,7 @@ def run_attempt(worker: Worker, job: Job) -> None:
             )
             log.warning("attempt-failed", **reason)
             ended = _write_failure(worker, running, failed.failure)
+            failed_device = failed.failure.detail if failed.failure.of_device else None
         except (*TRANSIENT_ERRORS, JobInterrupted):
             raise
         except Exception as error:
@@ -210,6 +214,9 @@ def run_attempt(worker: Worker, job: Job) -> None:
         worker.artifacts.delete_prefix(attempt_prefix(job))
     if ended in ("succeeded", "failed", "cancelled"):
         delete_work(worker.settings.work_dir, job.id)
+    if failed_device is not None:
+        # Whoever started the worker starts it again, with a new process of jobs.
+        raise DeviceError(f"{failed_device}; the worker ends", "start it again, or see to the GPU")
 
 
 def _write_failure(worker: Worker, running: RunningJob, failure: Failure) -> Ending:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from difficulty_service.backbones.downloads import DEFAULT_DOWNLOADS, Downloads
 from difficulty_service.base.devices import has_gpu, problem_of
-from difficulty_service.base.errors import BackboneError, Setting
+from difficulty_service.base.errors import BackboneError, DeviceError, Setting
 from difficulty_service.base.processors import computes_in_bfloat16
 
 Size = int | tuple[int, int]
@@ -241,14 +241,14 @@ def choose_device(name: str) -> torch.device:
     """The device with this name; for `auto` a GPU that computes, otherwise the CPU.
 
     Raises:
-        BackboneError: The device is not there, or cannot compute.
+        DeviceError: The device is not there, or cannot compute.
     """
     if name == "auto":
         if has_gpu():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     if (problem := problem_of(name)) is not None:
-        raise BackboneError(f"device {name!r} cannot be used here: {problem}", parameter="device")
+        raise DeviceError(f"device {name!r} cannot be used here: {problem}", parameter="device")
     return torch.device(name)
 
 

@@ -10,6 +10,8 @@ from itertools import takewhile
 
 import torch
 
+from difficulty_service.base.errors import DeviceError
+
 
 def problem_of(name: str) -> str | None:
     """Why the device of this name cannot compute; None where it can.
@@ -17,11 +19,37 @@ def problem_of(name: str) -> str | None:
     A GPU may be there that the installed PyTorch has no kernels for.
     """
     try:
-        one = torch.ones(1, device=torch.device(name))
-        result = float((one + one).cpu())
+        result = one_and_one(name)
     except (RuntimeError, AssertionError) as error:
         return str(error).splitlines()[0]
     return None if result == 2 else f"1 + 1 is {result:g} on it"  # noqa: PLR2004
+
+
+def failure_of_gpu(name: str) -> DeviceError | None:
+    """The error of a GPU that this process has used and that computes no longer; None without one.
+
+    After an illegal access to memory, for example, a GPU refuses all further work of the process,
+    which only another process gets done. Lack of memory is no such failure.
+
+    Args:
+        name: Device of the options; for `auto` and `all` the first GPU.
+    """
+    if not torch.cuda.is_initialized():
+        return None
+    gpu = name if name.startswith("cuda") else "cuda"
+    try:
+        one_and_one(gpu)
+    except torch.OutOfMemoryError:
+        return None
+    except RuntimeError as error:
+        return DeviceError(f"device {gpu!r} failed: {str(error).splitlines()[0]}")
+    return None
+
+
+def one_and_one(name: str) -> float:
+    """Their sum, as the device of this name computes it."""
+    one = torch.ones(1, device=torch.device(name))
+    return float((one + one).cpu())
 
 
 def all_gpus() -> list[torch.device]:

@@ -6,6 +6,7 @@ DifficultyError
 │   └── UnknownLabel       a label is not among the fitted classes
 ├── ImageError             an image cannot be read; it is listed, or ends the run
 ├── BackboneError          pretrained weights are missing, unreadable or do not fit the network
+│   ├── DeviceError        a device is not there, cannot compute or has failed
 │   ├── MissingWeights     they are neither on this machine nor can they be downloaded
 │   └── WeightsTooLarge    they are larger than what may be downloaded
 ├── EngineError            a cluster cannot be reached, has no room, or loses its actors
@@ -117,6 +118,10 @@ class ImageError(DifficultyError):
 
 class BackboneError(DifficultyError):
     """Pretrained weights are missing, unreadable or do not fit the network."""
+
+
+class DeviceError(BackboneError):
+    """A device is not there, cannot compute or has failed."""
 
 
 class MissingWeights(BackboneError):

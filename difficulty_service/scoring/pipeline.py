@@ -25,7 +25,7 @@ from difficulty_service.backbones.downloads import Downloads
 from difficulty_service.base.cluster import ClusterOptions
 from difficulty_service.base.control_groups import memory_limit
 from difficulty_service.base.devices import all_gpus, current, named_gpus
-from difficulty_service.base.errors import BackboneError, Setting
+from difficulty_service.base.errors import DeviceError, Setting
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.extraction.default_backbone import SMALL
@@ -171,7 +171,7 @@ def make_plan(run: Run) -> Plan:
     """What a run does for its features, on the device that it will run on.
 
     Raises:
-        BackboneError: This machine has no such device.
+        DeviceError: This machine has no such device.
         EngineError: The cluster has none, or does not answer.
         ConfigError: There is no such corruption.
     """
@@ -245,7 +245,7 @@ def _choose_machine(
         named = named_gpus()
         of_those = f" of those that CUDA_VISIBLE_DEVICES names ({', '.join(named)})"
         if not gpus:
-            raise BackboneError(
+            raise DeviceError(
                 f"device {EVERY_GPU!r} cannot be used here: no NVIDIA GPU"
                 f"{of_those if named else ''} computes",
                 "use ",
@@ -253,7 +253,7 @@ def _choose_machine(
                 parameter="device",
             )
         if len(gpus) < len(named):
-            raise BackboneError(
+            raise DeviceError(
                 f"device {EVERY_GPU!r} cannot be used here: CUDA_VISIBLE_DEVICES names {len(named)}"
                 f" GPUs ({', '.join(named)}), and CUDA finds {len(gpus)}",
                 parameter="device",
@@ -363,7 +363,7 @@ def device_of_features(name: str) -> torch.device:
     """Device for features that are there, by its name in the options; the first of all GPUs.
 
     Raises:
-        BackboneError: This machine has no such device.
+        DeviceError: This machine has no such device.
     """
     return choose_device("cuda" if name == EVERY_GPU else name)
 

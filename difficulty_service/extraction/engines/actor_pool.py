@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from difficulty_service.base.cluster import ActorPlan
-from difficulty_service.base.errors import DifficultyError, EngineError, Setting
+from difficulty_service.base.errors import DeviceError, DifficultyError, EngineError, Setting
 from difficulty_service.extraction.engines.shard_extractor import (
     ProgressReporter,
     require_same_environment,
@@ -173,6 +173,8 @@ class ActorPool:
         worker = self._starting.pop(ref)
         try:
             answer = self._actors.answer(ref)
+        except DeviceError:
+            raise
         except DifficultyError as error:
             raise EngineError(f"an actor cannot start {_where(worker)}: {error}") from None
         except ActorDied as error:

@@ -19,11 +19,13 @@ import torch
 from difficulty_service.backbones.backbone import Backbone
 from difficulty_service.base.apart import Child, without_main
 from difficulty_service.base.cluster import ActorPlan
+from difficulty_service.base.devices import failure_of_gpu
 from difficulty_service.base.errors import DifficultyError, EngineError
 from difficulty_service.base.ray_connection import first_line
 from difficulty_service.base.threads import num_workers
 from difficulty_service.extraction.engines.actor_pool import ActorDied, ActorPool
 from difficulty_service.extraction.engines.shard_extractor import (
+    Loaded,
     ShardExtractor,
     environment,
     name_libraries,
@@ -184,8 +186,6 @@ class DeviceProcesses:
 def _serve(connections: Sequence[Connection], device: torch.device) -> None:
     """Answers what is asked for, in order, in a process of its own."""
     (connection,) = connections
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
     extractor = ShardExtractor()
     requests: SimpleQueue[tuple[str, tuple[Any, ...]] | None] = SimpleQueue()
 
@@ -205,10 +205,15 @@ def _serve(connections: Sequence[Connection], device: torch.device) -> None:
     def report(shard: int, done: int, bad: int) -> None:
         connection.send(("progress", (shard, done, bad)))
 
+    def load(task: ExtractionTask, actors: int) -> Loaded:
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        return extractor.load(task, actors)
+
     counter = SimpleNamespace(report=SimpleNamespace(remote=report))
     methods: dict[str, Callable[..., object]] = {
         "place": lambda: (str(device), str(device)),
-        "load": extractor.load,
+        "load": load,
         "extract": lambda shard: extractor.extract(shard, counter),
     }
     threading.Thread(target=receive, name="requests", daemon=True).start()
@@ -221,5 +226,6 @@ def _serve(connections: Sequence[Connection], device: torch.device) -> None:
             except DifficultyError as error:
                 reply = "error", error
             except Exception as error:  # noqa: BLE001 - every error goes to the parent
-                reply = "error", EngineError(f"a process failed: {type(error).__name__}: {error}")
+                unforeseen = EngineError(f"a process failed: {type(error).__name__}: {error}")
+                reply = "error", failure_of_gpu(str(device)) or unforeseen
             connection.send(reply)

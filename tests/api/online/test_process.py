@@ -40,6 +40,7 @@ from difficulty_service.scoring.pipeline import (
     score_features,
 )
 from tests.api.stored_results import stored_result
+from tests.small_network import FRAGILE
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +135,27 @@ def test_an_image_that_takes_too_long_to_decode_ends_only_that_process(
     with closing(ScoringProcess(impatient)) as scoring:
         with pytest.raises(Problem, match="ended meanwhile") as caught:
             scoring.encode_and_score(job, [slow], UNKNOWN[:1])
+        found = scoring.encode_and_score(job, images[:1], UNKNOWN[:1])
+
+    assert caught.value.status == 503
+    assert found.problems == (None,)
+
+
+@pytest.mark.slow
+def test_a_gpu_that_fails_for_good_ends_only_that_process(
+    settings: Settings,
+    photos: Path,
+    images: list[bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = make_job(settings, FRAGILE, execute(Plan(str(photos), tmp_path, FRAGILE)).store)
+
+    with closing(ScoringProcess(settings)) as scoring:
+        monkeypatch.setenv("GPU_FAILS", "1")
+        with pytest.raises(Problem, match="ended meanwhile") as caught:
+            scoring.encode_and_score(job, images[:1], UNKNOWN[:1])
+        monkeypatch.delenv("GPU_FAILS")
         found = scoring.encode_and_score(job, images[:1], UNKNOWN[:1])
 
     assert caught.value.status == 503

@@ -40,6 +40,35 @@ def test_a_gpu_without_kernels_is_named_and_left_alone(monkeypatch: pytest.Monke
         choose_device("cuda:1")
 
 
+@pytest.mark.parametrize(
+    ("device", "error", "failure"),
+    [
+        ("auto", RuntimeError("no access\nand so on"), "device 'cuda' failed: no access"),
+        ("cuda:1", RuntimeError("unspecified"), "device 'cuda:1' failed: unspecified"),
+        ("cuda", torch.OutOfMemoryError("CUDA out of memory"), None),
+    ],
+)
+def test_a_gpu_that_computes_no_longer_has_failed_unless_it_lacks_memory(
+    device: str, error: Exception, failure: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_size: int, *, device: torch.device) -> torch.Tensor:
+        assert device.type == "cuda"
+        raise error
+
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.ones", fail)
+
+    found = devices.failure_of_gpu(device)
+
+    assert (found and found.problem) == failure
+
+
+def test_a_gpu_that_was_never_used_has_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: False)
+
+    assert devices.failure_of_gpu("cuda") is None
+
+
 def test_a_driver_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def ask() -> bool:
         warnings.warn(f"{OLD_DRIVER} (Triggered internally at x.cpp:1.)", stacklevel=2)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from difficulty_service.base import devices
-from difficulty_service.base.errors import BackboneError, ImageError
+from difficulty_service.base.errors import BackboneError, DeviceError, ImageError
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.engines import several_devices
 from difficulty_service.extraction.engines.several_devices import DeviceProcess, DeviceProcesses
@@ -18,6 +18,7 @@ from difficulty_service.scoring.pipeline import Callbacks, ExtractedDataset, exe
 from difficulty_service.settings.machine import RunOptions
 from difficulty_service.settings.run import Run
 from tests.factories import write_image_folder
+from tests.small_network import FRAGILE, GPU_FAILURE
 
 CPU = torch.device("cpu")
 SHARD_SIZE = 5
@@ -51,6 +52,7 @@ def extract(
     out: Path,
     *,
     number: int = 2,
+    backbone: str = "builtin",
     callbacks: Callbacks | None = None,
     **options: object,
 ) -> ExtractedDataset:
@@ -58,7 +60,7 @@ def extract(
     plan = Plan(
         str(images),
         out,
-        "builtin",
+        backbone,
         dataset=DatasetOptions(shard_size=SHARD_SIZE),
         options=ExtractOptions(workers=2, **options),  # type: ignore[arg-type]
         devices=(CPU,) * number,
@@ -110,6 +112,18 @@ def test_an_error_of_a_process_ends_the_run_and_both_processes(
         extract(images, tmp_path / "shared", stop_on_error=True)
 
     assert not any(process.child.is_usable for process in started)
+
+
+def test_a_gpu_that_fails_in_a_process_is_named(
+    images: Path,
+    tmp_path: Path,
+    small_networks: None,  # noqa: ARG001 - known to the processes
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GPU_FAILS", "1")
+
+    with pytest.raises(DeviceError, match=f"^device 'cuda' failed: {GPU_FAILURE}$"):
+        extract(images, tmp_path / "shared", backbone=FRAGILE)
 
 
 def test_the_processes_share_the_cores(
