@@ -229,13 +229,14 @@ def _result(
     scores: Path,
     names: Mapping[str, str],
 ) -> StoredResult:
-    found, reuse = scored.found, scored.extracted.reuse
+    found, extracted = scored.found, scored.extracted
+    num_readable = extracted.num_samples - len(extracted.bad_images)
     warnings = [hide_paths(warning, names) for warning in found.warnings]
     if isinstance(found, TagReport):
-        num_with_scores, num_duplicates = found.num_samples, 0
+        num_duplicates = 0
         classes = class_names(found.tags["tag"].to_pylist())
     else:
-        num_with_scores, num_duplicates = found.num_scored, found.num_duplicates
+        num_duplicates = found.num_duplicates
         classes = features.class_names
         if found.round is not None:
             warnings.insert(0, f"{found.round}, by the marks of job {job.wanted.marks}")
@@ -245,9 +246,9 @@ def _result(
         num_scored=found.num_scored,
         num_doubtful=found.num_doubtful,
         num_duplicates=num_duplicates,
-        num_bad_images=len(scored.extracted.bad_images),
-        num_skipped=len(scored.extracted.skipped),
-        num_reused=0 if reuse is None else num_with_scores - reuse.num_new,
+        num_bad_images=len(extracted.bad_images),
+        num_skipped=len(extracted.skipped),
+        num_reused=0 if extracted.reuse is None else num_readable - extracted.reuse.num_new,
         scores_bytes=scores.stat().st_size,
         scores_sha256=file_sha256(scores),
         warnings=tuple(warnings),

@@ -129,6 +129,18 @@ def test_an_attempt_resumes_after_the_last_batch_to_the_scores_of_a_whole_one(be
     assert bench.table(result).equals(bench.table(expected))
 
 
+def test_samples_with_features_and_without_a_score_are_not_taken_from_the_reused_ones(
+    bench: Bench,
+) -> None:
+    write_image_folder(bench.photos, ("single",), 1, size=(8, 8))
+    (bench.photos / "cat" / "bad.png").write_bytes(b"no image")
+
+    result, again = [bench.run(bench.claim()) for _ in range(2)]
+
+    assert (result.num_samples, result.num_scored, result.num_bad_images) == (42, 40, 1)
+    assert (result.num_reused, again.num_reused) == (0, 41)
+
+
 def test_a_check_that_raises_publishes_nothing(bench: Bench) -> None:
     def stop_at_the_end(progress: Progress) -> None:
         if progress.done == 40:
