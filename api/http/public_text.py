@@ -19,9 +19,9 @@ PLAIN_VALUES = frozenset(("http", "https", "true", "false"))
 _FOLDER, _FILE = r"(?:[^\s/'\":;,()]+/)", r"[^\s/'\":;,()]*"
 # A path begins a text or a word, or follows what opens or divides; after a sign it has a folder.
 # Anywhere else a slash is within a sample id such as `cats (old)/1.jpg` or `a=/1.jpg`. Addresses of
-# this service are no paths of it.
+# this service are no paths of it, and neither is a `/` alone.
 _ABSOLUTE_PATH = re.compile(
-    rf"(?:^|(?<=[\s'\"`(\[{{,;]))(?!/v1/)~?/{_FOLDER}*{_FILE}"
+    rf"(?:^|(?<=[\s'\"`(\[{{,;]))(?!/v1/|/`)~?/{_FOLDER}*{_FILE}"
     rf"|(?<=[<>=|])(?!/v1/)~?/{_FOLDER}+{_FILE}"
 )
 

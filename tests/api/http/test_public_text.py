@@ -24,6 +24,7 @@ ROOT = (
         ("cat/001.png and/or 5/s of https://example.org/a/b", None),
         ("'cats (old)/1.jpg', cats [2]/2.jpg and a!/b&/c+/é/d.png cannot be read", None),
         ("'a=/1.jpg', 'b>/2.jpg' and 'c|/3.jpg' cannot be read", None),
+        ("names with `/` between their parts", None),
         ("open=/etc/passwd, [/root/a], (/root/b), |/root/c", "open=passwd, [a], (b), |c"),
     ],
 )
