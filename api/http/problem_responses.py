@@ -1,7 +1,7 @@
 """Exception handlers that answer every error of a request with a problem."""
 
 import errno
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
@@ -82,19 +82,36 @@ def from_validation(error: RequestValidationError) -> Problem:
     if any(each["type"] == "json_invalid" for each in errors):
         reason = errors[0].get("ctx", {}).get("error", "")
         return bad_request(f"the body is not JSON: {reason}", "send valid JSON")
-    messages = [f"{_field(each['loc'])}: {reason_of(each)}" for each in errors[:MAX_ERRORS]]
+    messages = [f"{_field(each, error.body)}: {reason_of(each)}" for each in errors[:MAX_ERRORS]]
     if len(errors) > MAX_ERRORS:
         messages.append(f"and {len(errors) - MAX_ERRORS} more")
     return invalid(
         "; ".join(messages) or "the request is invalid",
         "correct these fields; /openapi.json has their schema",
-        field=_field(errors[0]["loc"]) if errors else None,
+        field=_field(errors[0], error.body) if errors else None,
     )
 
 
-def _field(location: tuple[str | int, ...]) -> str:
+def _field(error: Mapping[str, Any], body: object) -> str:
     """Path of a field without its part of the request (body, query), unless there is no more."""
-    return ".".join(map(str, location[1:] or location))
+    part, *path = error["loc"]
+    if part == "body":
+        path = list(_in_body(path, body, is_missing=error["type"] == "missing"))
+    return ".".join(map(str, path or [part]))
+
+
+def _in_body(path: Sequence[str | int], body: Any, *, is_missing: bool) -> Iterator[str | int]:  # noqa: ANN401 - of any JSON
+    """The steps of a path that lead through a body; the others say which type of several failed."""
+    for position, step in enumerate(path, 1):
+        if isinstance(body, list):
+            has_step = isinstance(step, int) and step < len(body)
+        else:
+            has_step = isinstance(body, Mapping) and step in body
+        if has_step:
+            body = body[step]
+            yield step
+        elif is_missing and position == len(path):
+            yield step
 
 
 def from_http(error: HTTPException) -> Problem:

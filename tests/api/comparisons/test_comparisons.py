@@ -118,7 +118,16 @@ def test_what_cannot_be_compared_is_refused_in_words(
             assert (answer.status_code, answer.json()["field"]) == (422, field)
     useless = client.post(address, json={"kind": "select", "count": 1, "by": "rmd"})
     assert "changes nothing for random" in useless.json()["detail"]
-    assert client.post(address, json={"kind": "merge"}).status_code == 422
+    for body, field in (
+        ({"kind": "merge"}, "body"),
+        ({"kind": "select"}, "count"),
+        ({"kind": "select", "count": 0}, "count"),
+        ({"kind": "select", "count": 1, "tests": []}, "tests"),
+        ({"kind": "select", "count": 1, "by": "camera"}, "body"),
+        ({"kind": "leaks", "tests": [jobs[1], 7]}, "tests.1"),
+    ):
+        answer = client.post(address, json=body)
+        assert (answer.status_code, answer.json()["field"]) == (422, field)
     assert client.get(f"{address}/{'0' * 32}").status_code == 404
     assert client.get(f"{address}/../../x").status_code == 404
 
