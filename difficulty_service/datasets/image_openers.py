@@ -193,7 +193,8 @@ def _reference_opener(reference: str, folder: StoredPath) -> ImageOpener:
     path = posixpath.join(folder.path, reference)
     if "\\" in reference and not os.path.exists(path):  # noqa: PTH110
         return _reference_opener(reference.replace("\\", "/"), folder)  # written by Windows
-    return FileOpener(path, opener)
+    # Without its file, what is outside is not found among the features of earlier runs either.
+    return FileOpener(path, opener) if _place_of(reference, folder).is_inside else opener
 
 
 def _open_base64(text: str) -> BinaryIO:
@@ -205,13 +206,17 @@ def _open_base64(text: str) -> BinaryIO:
 
 def _open_reference(reference: str, folder: StoredPath) -> BinaryIO:
     if not is_uri(reference):
-        absolute = posixpath.isabs(reference)
-        return open_image(
-            resolve(reference, folder.boundary) if absolute else folder.join(reference)
-        )
+        return open_image(_place_of(reference, folder))
     if folder.boundary is not None:
         return _open_uri_inside(reference, folder, folder.boundary)
     return open_location(reference)
+
+
+def _place_of(reference: str, folder: StoredPath) -> StoredPath:
+    """Place of a path, which is absolute or begins in a folder."""
+    if posixpath.isabs(reference):
+        return resolve(reference, folder.boundary)
+    return folder.join(reference)
 
 
 def _open_uri_inside(uri: str, folder: StoredPath, boundary: Boundary) -> BinaryIO:

@@ -160,7 +160,7 @@ class StoredPath:
         """Whether the path is inside its boundary."""
         try:
             self.require_inside()
-        except PermissionError:
+        except (PermissionError, ValueError):  # a path with a null character is of no file
             return False
         return True
 

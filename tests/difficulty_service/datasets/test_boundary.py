@@ -129,6 +129,19 @@ def test_a_cell_of_a_table_that_leads_outside_is_refused(root: Path, cell: str) 
     assert isinstance(found[1], str)
 
 
+@pytest.mark.parametrize("cell", ["{outside}/secret.png", "../../outside/secret.png", "a\0.png"])
+def test_a_cell_that_leads_outside_is_not_looked_up_among_the_features_of_earlier_jobs(
+    root: Path, cell: str
+) -> None:
+    (root / "tables").mkdir()
+    cells = ["../photos/ant/own.png", cell.format(outside=root.parent / "outside")]
+    pq.write_table(pa.table({"image": cells, "label": [0, 1]}), root / "tables/t.parquet")
+
+    samples = open_dataset(str(root / "tables/t.parquet"), options(root)).read_shard(0)
+
+    assert [sample.file is not None for sample in samples] == [True, False]
+
+
 def test_a_file_swapped_for_a_link_after_the_listing_is_refused(root: Path) -> None:
     dataset = open_dataset(str(root / "photos"), options(root))
     (root / "photos/ant/own.png").unlink()
