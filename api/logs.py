@@ -19,6 +19,9 @@ LONGEST_TEXT = 8000  # characters; a traceback fits, an image does not
 
 SECRET_NAME = re.compile(r"authorization|cookie|passw|secret|token|api[-_]?key", re.IGNORECASE)
 
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""What controls a terminal or the direction of a text; tabs and ends of lines are left."""
+
 SECRETS = (
     # Keys of this service, wherever they occur.
     (re.compile(r"difficulty_[A-Za-z0-9_-]{20,}"), HIDDEN),
@@ -58,14 +61,15 @@ def set_up_logging(settings: Settings, stream: TextIO | None = None) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
-    renderer: Processor = structlog.dev.ConsoleRenderer(colors=False, sort_keys=False)
-    if not is_text:
-        renderer = structlog.processors.JSONRenderer(default=repr)
+    renderers: list[Processor] = [structlog.processors.JSONRenderer(default=repr)]
+    if is_text:
+        lines = structlog.dev.ConsoleRenderer(colors=False, sort_keys=False)
+        renderers = [escape_control_characters, lines]
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
         )
     )
     root = logging.getLogger()
@@ -121,6 +125,16 @@ def hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> Even
     # Names that begin with _ belong to structlog.
     return {
         name: value if name.startswith("_") else _redacted(name, value)
+        for name, value in event.items()
+    }
+
+
+def escape_control_characters(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Spells out what would control a terminal, such as in the name of a file or an address."""
+    return {
+        name: CONTROL.sub(lambda match: ascii(match[0])[1:-1], value)
+        if isinstance(value, str)
+        else value
         for name, value in event.items()
     }
 

@@ -148,6 +148,21 @@ def test_text_logs_are_readable_lines_without_colours(stream: io.StringIO) -> No
     assert "\x1b" not in line
 
 
+def test_what_strangers_name_does_not_control_the_terminal_of_text_logs(
+    stream: io.StringIO,
+) -> None:
+    set_up_logging(Settings(log_format="text"), stream)
+
+    error = ValueError("\x1b[2J\x9b1m\u202e of\na file")
+    named = {"job": "\x1b[31m", "path": "a\nb", "name": "é"}
+    structlog.get_logger().error("at \x1b]0;x\x07", exc_info=error, **named)
+
+    text = stream.getvalue()
+    assert text.replace("\n", "").isprintable()
+    for shown in (r"at \x1b]0;x\x07", r"job=\x1b[31m", r"'a\nb'", "name=é", "of\na file"):
+        assert shown in text
+
+
 class Terminal(io.StringIO):
     """A stream that people read."""
 
