@@ -12,15 +12,13 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from api.audit_log import AUDIT, open_audit_file
 from api.settings import Settings
+from difficulty_service.base.wording import without_control
 
 HIDDEN = "[hidden]"
 MALFORMED = "Invalid HTTP request received."
 LONGEST_TEXT = 8000  # characters; a traceback fits, an image does not
 
 SECRET_NAME = re.compile(r"authorization|cookie|passw|secret|token|api[-_]?key", re.IGNORECASE)
-
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""What controls a terminal or the direction of a text; tabs and ends of lines are left."""
 
 SECRETS = (
     # Keys of this service, wherever they occur.
@@ -64,7 +62,7 @@ def set_up_logging(settings: Settings, stream: TextIO | None = None) -> None:
     renderers: list[Processor] = [structlog.processors.JSONRenderer(default=repr)]
     if is_text:
         lines = structlog.dev.ConsoleRenderer(colors=False, sort_keys=False)
-        renderers = [escape_control_characters, lines]
+        renderers = [spell_out_control, lines]
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -129,12 +127,10 @@ def hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> Even
     }
 
 
-def escape_control_characters(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Spells out what would control a terminal, such as in the name of a file or an address."""
+def spell_out_control(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Spells out what would control a terminal: requests and datasets of strangers name things."""
     return {
-        name: CONTROL.sub(lambda match: ascii(match[0])[1:-1], value)
-        if isinstance(value, str)
-        else value
+        name: without_control(value) if isinstance(value, str) else value
         for name, value in event.items()
     }
 

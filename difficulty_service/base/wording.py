@@ -28,6 +28,15 @@ SHOWN = 5
 """Number of names in a sentence, after which the others are counted."""
 
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""What controls a terminal or the direction of a text, but for tabs and ends of lines."""
+
+
+def without_control(text: str) -> str:
+    """The text with what would control a terminal spelled out, such as in the name of a file."""
+    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
 def list_names(names: Sequence[str], shown: int = SHOWN) -> str:
     """The first names with commas between, and how many more there are."""
     more = f" and {len(names) - shown:,} more" if len(names) > shown else ""

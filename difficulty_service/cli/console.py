@@ -13,6 +13,8 @@ from rich.progress import ProgressColumn, Task
 from rich.table import Table
 from rich.text import Text
 
+from difficulty_service.base.wording import without_control
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
@@ -21,11 +23,15 @@ class LastingConsole(Console):
     """A console whose command goes on when its reader leaves, as `head` does after ten lines.
 
     What most commands print is not what they make, and a file must not depend on its reader. Names
-    of files and classes are printed as they are, brackets too.
+    of files and classes are printed as they are, brackets too, but control no terminal.
     """
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - as rich takes them
         super().__init__(highlight=False, soft_wrap=True, markup=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401 - as rich takes them
+        """A text as it is printed."""
+        return super().render_str(without_control(text), **options)
 
     def on_broken_pipe(self) -> None:
         """Throws away what is still printed; rich would end the command here."""

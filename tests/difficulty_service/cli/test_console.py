@@ -59,6 +59,18 @@ def test_a_path_with_brackets_is_printed_as_it_is() -> None:
     assert printed.getvalue() == "[red]/a.jpg\n"
 
 
+def test_what_is_printed_does_not_control_the_terminal() -> None:
+    printed = io.StringIO()
+
+    console.LastingConsole(file=printed).print(
+        "the first is \x1b[31mred/\x1b]0;t\x07.png,\na \x9b1m,\u202egnp.exe étage"
+    )
+
+    assert printed.getvalue() == (
+        "the first is \\x1b[31mred/\\x1b]0;t\\x07.png,\na \\x9b1m,\\u202egnp.exe étage\n"
+    )
+
+
 def test_a_command_goes_on_when_nobody_reads_what_it_prints() -> None:
     reader, writer = os.pipe()
     os.close(reader)
