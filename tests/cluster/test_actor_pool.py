@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from difficulty_service.base.cluster import ActorPlan, ClusterOptions, plan_actors
-from difficulty_service.base.errors import BackboneError, EngineError
+from difficulty_service.base.errors import BackboneError, DeviceError, EngineError
 from difficulty_service.cli.wrong_call import as_option
 from difficulty_service.extraction.engines.actor_pool import (
     SHARDS_PER_ACTOR,
@@ -173,6 +173,11 @@ def test_actors_that_die_while_they_load_end_the_run() -> None:
 def test_a_backbone_that_cannot_be_loaded_is_reported_with_the_host() -> None:
     with pytest.raises(EngineError, match="cannot start on host-a: no weights"):
         run(Scripted(environments={"a": BackboneError("no weights")}))
+
+
+def test_a_device_that_fails_while_the_backbone_is_loaded_is_the_error_of_the_run() -> None:
+    with pytest.raises(DeviceError, match=r"^device 'cuda:1' failed$"):
+        run(Scripted(environments={"a": DeviceError("device 'cuda:1' failed")}))
 
 
 def test_the_libraries_that_ran_the_backbone_are_named() -> None:
