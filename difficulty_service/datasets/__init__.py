@@ -48,7 +48,7 @@ def open_dataset(location: str, options: DatasetOptions) -> Dataset:
     if options.text_column is not None and kind not in ("table", "hugging-face"):
         raise DatasetError.of_location(
             f"{location!r} is of the kind {kind}, and texts are read from tables",
-            "name a Parquet, CSV or JSON Lines file with a column of texts",
+            "name a Parquet, CSV or JSON file with a column of texts",
         )
     if options.outlines and kind not in OBJECT_FORMATS:
         raise DatasetError.leave_out(

@@ -1,12 +1,14 @@
-"""JSON Lines of tools for annotation: what people rejected is no label, and names are elsewhere.
+"""Rows in JSON of tools for annotation: what was rejected is no label, and names are elsewhere.
 
 Prodigy writes the label that was shown, and beside it whether it was accepted. SageMaker Ground
-Truth writes the number of a class, and its name in the metadata beside it.
+Truth writes the number of a class, and its name in the metadata beside it. Label Studio writes
+tasks, whose labels of whole images are deep inside, and tables of the same.
 """
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.base.wording import count_of
 
 LABEL = "label"
@@ -14,11 +16,25 @@ LABEL = "label"
 _ANSWER, _ACCEPTED, _CHOSEN = "answer", "accept", "accept"
 _HASHES = {"_input_hash", "_task_hash"}
 _IMAGE, _METADATA, _NAME = "source-ref", "-metadata", "class-name"
+_TASK = {"data", "annotations"}
 
 
-def with_labels(table: pa.Table) -> tuple[pa.Table, str | None]:
-    """A table with its labels in a column, and what was assumed, as the note of a `TableFile`."""
+def with_labels(table: pa.Table, source: str) -> tuple[pa.Table, str | None]:
+    """A table with its labels in a column, and what was assumed, as the note of a `TableFile`.
+
+    `source` is what messages call the table.
+
+    Raises:
+        DatasetError: Its rows are tasks of Label Studio.
+    """
     names = set(table.column_names)
+    if names >= _TASK:
+        raise DatasetError(
+            f"{source!r} has tasks of Label Studio, and none of the first has a box",
+            "export the project as CSV, and name that, with the column of its labels as ",
+            Setting("label_column", "choice"),
+            parameter="location",
+        )
     if _ANSWER in names and names & _HASHES:
         return _of_prodigy(table)
     if _IMAGE in names:

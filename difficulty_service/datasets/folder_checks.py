@@ -17,6 +17,9 @@ from difficulty_service.datasets.folder_tree import (
     peek,
 )
 from difficulty_service.datasets.image_openers import has_image_extension
+from difficulty_service.datasets.json_tables import ENDING as JSON
+from difficulty_service.datasets.json_tables import first_names
+from difficulty_service.datasets.labels import find_usual
 from difficulty_service.datasets.layouts import (
     CONVERT,
     MVTEC,
@@ -32,6 +35,7 @@ from difficulty_service.datasets.splits import (
     split_of_file,
     split_of_folder,
 )
+from difficulty_service.datasets.table_columns import IMAGE_NAMES
 from difficulty_service.datasets.table_files import TABLE_EXTENSIONS
 
 _LOOKED_AT = 20
@@ -237,25 +241,34 @@ def refuse_labels_beside(
         raise DatasetError.of_location(
             f"the split {split!r} of {location!r} has images and no class folders; the labels are "
             f"probably in {files[0]!r}",
-            *_of_labels_in(files[0], inside.path),
+            *_of_labels_in(tree, files[0], inside.path),
         )
 
 
-def _of_labels_in(name: str, images: str = "") -> tuple[str | Setting, ...]:
+def _of_labels_in(tree: FolderTree, name: str, images: str) -> tuple[str | Setting, ...]:
     """What to do where a file has the labels of images that are in no class folders.
 
     A table finds those in folders beside it.
     """
     is_beside = f"{images}/".startswith(name.rpartition("/")[0])
-    is_table = name.lower().endswith(TABLE_EXTENSIONS) and is_beside
     return (
         "name that table as the dataset, unpacked if this is an archive"
-        if is_table
+        if is_beside and _is_table(tree, name)
         else "write a CSV with the columns path and label, and name that as the dataset, or "
         "unpack it if it is an archive of boxes, whose folder is read",
         "; or ignore them by ",
         Setting("unlabelled", value=True),
     )
+
+
+def _is_table(tree: FolderTree, name: str) -> bool:
+    """Whether a file is a table, of JSON one with images in a column that is called so."""
+    if not name.lower().endswith(JSON):
+        return name.lower().endswith(TABLE_EXTENSIONS)
+    try:
+        return bool(find_usual(IMAGE_NAMES, first_names(tree.head(name), name)))
+    except OSError:
+        return False
 
 
 def refuse_annotations(tree: FolderTree, where: str, top: Level, choice: FolderChoice) -> None:
@@ -312,7 +325,7 @@ def refuse_labels_elsewhere(
         raise DatasetError.of_location(
             f"{where} has a single folder, {top.folders[0]!r}, with {known[0]!r} beside it, where "
             "the labels probably are",
-            *_of_labels_in(known[0], top.prefix + top.folders[0]),
+            *_of_labels_in(tree, known[0], top.prefix + top.folders[0]),
             *choice.classes_all_the_same,
         )
 

@@ -64,7 +64,6 @@ _REMEDIES = {
     (".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst"): "pack it again as .zip or .tar",
     (".rar", ".7z"): "unpack it and name the folder, or pack it again as .zip",
     (".gz", ".bz2", ".xz", ".zst"): "unpack it first",
-    (".json",): "write one object in each line, as JSON Lines, and end the name in .jsonl",
     (".xls", ".xlsb", ".ods", ".numbers"): "save it as .xlsx or CSV",
     (".feather", ".arrow", ".ipc", ".orc", ".avro", ".tfrecord"): "write it as Parquet",
     (".npy", ".npz", ".pkl", ".pickle", ".pt", ".pth", ".h5", ".hdf5", ".mat"): (

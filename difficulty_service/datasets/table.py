@@ -1,4 +1,4 @@
-"""Datasets in Parquet, CSV or JSON Lines tables with encoded images or paths, and labels."""
+"""Datasets in Parquet, CSV or JSON tables with encoded images or paths, and labels."""
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Reads files of tables: whole columns, or the cells of some rows without loading the others.
 
-CSV, JSON Lines and workbooks are read whole, because they hold paths or small images. Parquet is
+CSV, JSON and workbooks are read whole, because they hold paths or small images. Parquet is
 read by row groups, in batches that fit in memory, whatever their pages unpack to: a file of two
 kilobytes can hold a page of gigabytes, and its footer may claim anything. The headers before the
 pages, by which a reader allocates memory, are checked first. They are structs in Thrift's compact
@@ -26,6 +26,7 @@ from difficulty_service.datasets.file_search import (
     files_of_split,
     find_files_ending,
 )
+from difficulty_service.datasets.json_tables import ENDING as JSON
 from difficulty_service.datasets.sample import TableLimits
 from difficulty_service.datasets.spreadsheets import SPREADSHEET_EXTENSIONS, read_spreadsheet
 from difficulty_service.datasets.storage import (
@@ -219,10 +220,10 @@ TABLE_EXTENSIONS = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson", *SPREADSHEE
 LIMITED_EXTENSIONS = tuple(each for each in TABLE_EXTENSIONS if each not in SPREADSHEET_EXTENSIONS)
 """Extensions of tables that are read with limits, as a service does."""
 
-NAMED_EXTENSIONS = (*TABLE_EXTENSIONS, ".txt", ".manifest")
-"""Extensions of tables that are named; in a folder, the last two may be anything."""
+NAMED_EXTENSIONS = (*TABLE_EXTENSIONS, ".txt", ".manifest", JSON)
+"""Extensions of tables that are named; in a folder, the last three may be anything."""
 
-_JSON_EXTENSIONS = (".jsonl", ".ndjson", ".manifest")
+_JSON_EXTENSIONS = (".jsonl", ".ndjson", ".manifest", JSON)
 
 _ROWS_PER_BATCH = 64
 
@@ -313,7 +314,7 @@ def open_table_file(
         else:
             table, note = read_text_table(file.place, name, text_columns, multiline=multiline)
             if kind.endswith(_JSON_EXTENSIONS):
-                table, note = with_labels(table)
+                table, note = with_labels(table, name)
     except (OSError, pa.ArrowException, UnicodeError) as error:
         is_uneven = isinstance(error, pa.ArrowInvalid) and "columns, got" in str(error)
         raise DatasetError(

@@ -1,4 +1,4 @@
-"""Reads tables of text as people bring them: CSV, tables with tabs, and JSON Lines.
+"""Reads tables of text as people bring them: CSV, tables with tabs, JSON Lines and lists in JSON.
 
 What a file does not say of itself, the character between its columns, its encoding and its decimal
 point, is told by its content. Where that is a guess, a sentence says what was assumed.
@@ -6,7 +6,6 @@ point, is told by its content. Where that is a guess, a sentence says what was a
 
 import csv
 import io
-import json
 import re
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
@@ -20,6 +19,13 @@ import pyarrow.json
 from difficulty_service.base.csv_cells import unguard_text
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.base.json_text import MOST_LEVELS, NestedTooDeeply, ShallowJson
+from difficulty_service.datasets.json_tables import (
+    ENDING,
+    HEAD,
+    as_lines,
+    first_names,
+    read_json,
+)
 from difficulty_service.datasets.labels import is_text
 from difficulty_service.datasets.storage import StoredPath, open_arrow_file
 
@@ -27,7 +33,6 @@ DELIMITED_EXTENSIONS = (".csv", ".tsv", ".txt")
 
 _DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars", " ": "spaces"}
 _TABS = (".tsv", ".txt")  # extensions of files whose columns usually end at tabs
-_HEAD = 1 << 16  # bytes of the start of a file by which it is told
 _HEAD_ROWS = 200
 _BLOCK = 64 << 20  # maximum length of a line, or of a row with line breaks
 _EXCEL = re.compile(r"sep=.?\r?\n")
@@ -91,11 +96,9 @@ def first_cells(place: StoredPath, name: str) -> tuple[str, ...]:
         if name.lower().endswith(DELIMITED_EXTENSIONS):
             return tuple(each.strip() for each in _detect(place, name).names)
         with open_arrow_file(place) as source:
-            line = source.read(_HEAD).partition(b"\n")[0]
-        row = json.loads(line)
-    except (OSError, pa.ArrowException, DatasetError, ValueError, RecursionError):
+            return first_names(source.read(HEAD), name)
+    except (OSError, pa.ArrowException, DatasetError, ValueError):
         return ()
-    return tuple(row) if isinstance(row, dict) else ()
 
 
 @dataclass(frozen=True)
@@ -134,9 +137,9 @@ def decode_names(fields: Iterable[pa.Field]) -> None:
 
 
 def _read_lines(place: StoredPath) -> pa.Table:
-    """The rows of JSON Lines; texts that look like times stay texts."""
+    """The rows of JSON; texts that look like times stay texts."""
     options = pyarrow.json.ReadOptions(block_size=_BLOCK)
-    with open_arrow_file(place) as source:
+    with _open_lines(place) as source:
         table = pyarrow.json.read_json(ShallowJson(source), read_options=options)
     decode_names(table.schema)
     texts = [field.with_type(_without_times(field.type)) for field in table.schema]
@@ -144,10 +147,17 @@ def _read_lines(place: StoredPath) -> pa.Table:
     if not changed:
         return table
     parse = pyarrow.json.ParseOptions(explicit_schema=pa.schema(changed))
-    with open_arrow_file(place) as source:
+    with _open_lines(place) as source:
         checked = ShallowJson(source)  # the file may have changed
         again = pyarrow.json.read_json(checked, read_options=options, parse_options=parse)
     return again.select(table.schema.names)
+
+
+def _open_lines(place: StoredPath) -> pa.NativeFile | io.BytesIO:
+    """JSON Lines, or another table in JSON as such."""
+    if place.name.lower().endswith(ENDING):
+        return as_lines(read_json(place), place.name)
+    return open_arrow_file(place)
 
 
 def _without_times(kind: pa.DataType) -> pa.DataType:
@@ -199,7 +209,7 @@ def _without_blanks(table: pa.Table) -> pa.Table:
 
 def _detect(place: StoredPath, name: str, usual: str = "utf8") -> _Dialect:
     with open_arrow_file(place) as source:
-        data = source.read(_HEAD)
+        data = source.read(HEAD)
     encoding = "utf-16" if data.startswith(_UTF_16) else usual
     if encoding == usual and b"\0" in data.partition(b"\n")[0]:
         raise DatasetError(
@@ -212,7 +222,7 @@ def _detect(place: StoredPath, name: str, usual: str = "utf8") -> _Dialect:
             f"{name!r} begins with the line {head.splitlines()[0]!r}, which only Excel reads",
             "remove that line",
         )
-    if len(data) == _HEAD:  # the last line is not whole
+    if len(data) == HEAD:  # the last line is not whole
         head = head[: head.rfind("\n") + 1] or head
     delimiter = _delimiter(head, _usual_delimiter(name))
     names = tuple(next(iter(_rows(head, delimiter)), ()))

@@ -385,7 +385,6 @@ REFUSED = {
             ".tar.bz2": "pack it again as .zip",
             ".7z": "unpack it",
             ".csv.gz": "unpack it",
-            ".json": "in .jsonl",
             ".ods": "save it as .xlsx or CSV",
             ".feather": "write it as Parquet",
             ".h5": "score_dataset(images, labels)",

@@ -20,6 +20,7 @@ from difficulty_service.base.errors import DatasetError, ImageError, Setting
 from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.image_openers import cell_opener
+from difficulty_service.datasets.json_tables import ENDING
 from difficulty_service.datasets.labels import find_usual
 from difficulty_service.datasets.objects.box_columns import (
     BoxColumns,
@@ -58,6 +59,8 @@ from difficulty_service.datasets.text_tables import first_cells
 from difficulty_service.images.header import DEFAULT_MAX_PIXELS, open_header, read_encoded
 from difficulty_service.images.opener import ImageOpener
 
+_TEXTS = (*LIMITED_EXTENSIONS, ".txt", ENDING)
+
 _LOOKED_AT = 20
 """Number of images whose sizes are read where the table has none, to tell what its numbers are."""
 
@@ -86,7 +89,7 @@ def _names_of(place: StoredPath) -> Sequence[str]:
                 schema = pq.ParquetFile(source).schema_arrow
             return [field.name for field in schema if not _holds_bytes(field.type)]
         return ()
-    return first_cells(place, place.name) if name.endswith((*LIMITED_EXTENSIONS, ".txt")) else ()
+    return first_cells(place, place.name) if name.endswith(_TEXTS) else ()
 
 
 def _holds_bytes(kind: pa.DataType) -> bool:

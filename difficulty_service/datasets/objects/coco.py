@@ -15,6 +15,15 @@ from typing import Any
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.base.wording import count_of
+from difficulty_service.datasets.json_spans import (
+    Span,
+    Take,
+    TextEdit,
+    first_character,
+    parsing,
+    removals,
+    walk_object,
+)
 from difficulty_service.datasets.listing import check_options
 from difficulty_service.datasets.objects.boxes import (
     MOST_BYTES,
@@ -29,16 +38,12 @@ from difficulty_service.datasets.objects.boxes import (
 )
 from difficulty_service.datasets.objects.coco_files import LISTS, find_files
 from difficulty_service.datasets.objects.coco_images import CocoImages, find_images
-from difficulty_service.datasets.objects.files import above_both, below, find_folder, walk
-from difficulty_service.datasets.objects.json_text import (
-    Span,
-    Take,
-    TextEdit,
-    first_character,
-    parsing,
+from difficulty_service.datasets.objects.files import (
+    above_both,
+    below,
+    find_folder,
     read_text,
-    removals,
-    walk_object,
+    walk,
 )
 from difficulty_service.datasets.objects.whole_images import open_labels
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision

@@ -14,6 +14,7 @@ from xml.parsers import expat
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.base.wording import list_names
+from difficulty_service.datasets.json_spans import Span
 from difficulty_service.datasets.listing import check_options
 from difficulty_service.datasets.objects.boxes import (
     MOST_BYTES,
@@ -28,7 +29,6 @@ from difficulty_service.datasets.objects.boxes import (
     within_limits,
 )
 from difficulty_service.datasets.objects.files import read_start, read_whole
-from difficulty_service.datasets.objects.json_text import Span
 from difficulty_service.datasets.objects.one_file import (
     MOST_LIMITED,
     FoundImage,

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.folder_tree import visible
+from difficulty_service.datasets.json_spans import parsing
 from difficulty_service.datasets.storage import (
     Entry,
     StoredPath,
@@ -139,6 +140,12 @@ def read_whole(place: StoredPath, location: str, most_bytes: int) -> bytes:
             f"{place.name!r} has more than {most_bytes:,} bytes", "split its images into several"
         )
     return data
+
+
+def read_text(place: StoredPath, location: str, most_bytes: int) -> str:
+    """The text of a file; raises DatasetError where it is none, or too large."""
+    with parsing(place):
+        return read_whole(place, location, most_bytes).decode()
 
 
 def without_mark(data: bytes) -> bytes:

@@ -17,6 +17,15 @@ from typing import Any
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.base.wording import count_of
 from difficulty_service.datasets.image_openers import cell_opener
+from difficulty_service.datasets.json_spans import (
+    Span,
+    TextEdit,
+    first_character,
+    parsing,
+    removals,
+    walk_list,
+    walk_object,
+)
 from difficulty_service.datasets.listing import check_options
 from difficulty_service.datasets.objects.boxes import (
     MOST_BYTES,
@@ -28,16 +37,7 @@ from difficulty_service.datasets.objects.boxes import (
     frame_of,
     within_limits,
 )
-from difficulty_service.datasets.objects.json_text import (
-    Span,
-    TextEdit,
-    first_character,
-    parsing,
-    read_text,
-    removals,
-    walk_list,
-    walk_object,
-)
+from difficulty_service.datasets.objects.files import read_text
 from difficulty_service.datasets.objects.label_studio_images import (
     UPLOADED,
     Addresses,

@@ -14,6 +14,13 @@ from functools import partial
 from typing import Any
 
 from difficulty_service.datasets.image_openers import cell_opener
+from difficulty_service.datasets.json_spans import (
+    Span,
+    first_character,
+    removals,
+    walk_list,
+    walk_object,
+)
 from difficulty_service.datasets.listing import as_text, check_options
 from difficulty_service.datasets.objects.boxes import (
     BoxedImage,
@@ -31,13 +38,6 @@ from difficulty_service.datasets.objects.files import (
     read_start,
     walk,
     without_mark,
-)
-from difficulty_service.datasets.objects.json_text import (
-    Span,
-    first_character,
-    removals,
-    walk_list,
-    walk_object,
 )
 from difficulty_service.datasets.objects.one_file import ImagesByName
 from difficulty_service.datasets.objects.whole_images import build_images

@@ -9,16 +9,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from difficulty_service.base.errors import DatasetError
+from difficulty_service.datasets.json_spans import removals, walk_object
+from difficulty_service.datasets.json_tables import ENDING, read_json, row_spans
 from difficulty_service.datasets.objects.boxes import edited
 from difficulty_service.datasets.sample import Content
-from difficulty_service.datasets.storage import StoredPath, open_arrow_file, open_file
+from difficulty_service.datasets.storage import StoredPath, open_arrow_file
 from difficulty_service.datasets.table_text import (
     cell_spans,
     codecs_of,
     column_name,
     end_of_line,
     quoted,
-    value_spans,
 )
 from difficulty_service.datasets.text_tables import DELIMITED_EXTENSIONS, read_text
 
@@ -37,8 +38,8 @@ def revised_table(place: StoredPath, column: str, edits: Edits) -> Content:
         return _revised_text(place, column, edits)
     if name.endswith(".parquet"):
         return partial(_write_parquet, place, column, edits)
-    if name.endswith((".jsonl", ".ndjson")):
-        return _revised_lines(place, column, edits)
+    if name.endswith((".jsonl", ".ndjson", ENDING)):
+        return _revised_json(place, column, edits)
     raise DatasetError(f"{place.name!r} is a workbook, which is not written", "save it as CSV")
 
 
@@ -60,22 +61,16 @@ def _revised_text(place: StoredPath, column: str, edits: Edits) -> bytes:
     return content.encode(edited(content.text, changes))
 
 
-def _revised_lines(place: StoredPath, column: str, edits: Edits) -> bytes:
-    with open_file(place) as file:
-        lines = file.read().decode().splitlines(keepends=True)
-    written, number = [], -1
-    for line in lines:
-        number += bool(line.strip())
-        label = edits.get(number) if line.strip() else None
-        if line.strip() and number in edits and label is None:
-            continue
+def _revised_json(place: StoredPath, column: str, edits: Edits) -> bytes:
+    text = read_json(place)
+    spans = row_spans(text, place.name)
+    changes = removals(spans, {number for number, label in edits.items() if label is None})
+    for number, label in edits.items():
         if label is not None:
-            value, start, end = value_spans(line)[column]
-            new = label if isinstance(value, str) else int(label)
-            written.append(edited(line, [(start, end, json.dumps(new, ensure_ascii=False))]))
-        else:
-            written.append(line)
-    return "".join(written).encode()
+            start, end = walk_object(text, spans[number][0], {})[column]
+            new = label if text[start] == '"' else int(label)
+            changes.append((start, end, json.dumps(new, ensure_ascii=False)))
+    return edited(text, changes).encode()
 
 
 def _write_parquet(place: StoredPath, column: str, edits: Edits, target: Path) -> None:

@@ -14,6 +14,7 @@ from xml.parsers import expat
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.datasets.annotation_files import HEAD_BYTES, title_of_annotations
 from difficulty_service.datasets.image_openers import has_image_extension, open_image, refusing
+from difficulty_service.datasets.json_spans import Span
 from difficulty_service.datasets.listing import as_text, check_options
 from difficulty_service.datasets.objects.boxes import (
     BoxedImage,
@@ -23,7 +24,6 @@ from difficulty_service.datasets.objects.boxes import (
     once_each,
 )
 from difficulty_service.datasets.objects.files import find_folder, read_files, walk
-from difficulty_service.datasets.objects.json_text import Span
 from difficulty_service.datasets.objects.voc_lists import Stems, find_lists, read_list
 from difficulty_service.datasets.objects.xml_text import XmlReader, as_content, without
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision, Skipped

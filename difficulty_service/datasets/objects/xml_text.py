@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from xml.parsers import expat
 from xml.sax.saxutils import escape
 
-from difficulty_service.datasets.objects.json_text import Span
+from difficulty_service.datasets.json_spans import Span
 
 _MOST_DEPTH = 32
 _WIDE = (b"\xff\xfe", b"\xfe\xff", b"<\x00", b"\x00<")

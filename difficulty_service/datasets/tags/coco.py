@@ -10,12 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError
+from difficulty_service.datasets.json_spans import removals
 from difficulty_service.datasets.objects.boxes import distinct_names, edited
 from difficulty_service.datasets.objects.coco import CocoText, name_of_file, read_coco
-from difficulty_service.datasets.objects.json_text import removals
 from difficulty_service.datasets.storage import StoredPath
-
-ENDING = ".json"
 
 
 def read_coco_tags(

@@ -13,9 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from difficulty_service.base.errors import DatasetError
+from difficulty_service.datasets.json_spans import removals
+from difficulty_service.datasets.json_tables import read_json, row_spans
 from difficulty_service.datasets.objects.boxes import edited
 from difficulty_service.datasets.sample import Content
-from difficulty_service.datasets.storage import open_arrow_file, open_file
+from difficulty_service.datasets.storage import open_arrow_file
 from difficulty_service.datasets.table_text import (
     cell_spans,
     codecs_of,
@@ -49,7 +51,7 @@ def revised(table: TagTable, separator: str, edits: Edits) -> Content:
         return _revised_text(table, separator, edits)
     if name.endswith(".parquet"):
         return partial(_write_parquet, table, separator, edits)
-    return _revised_lines(table, separator, edits)
+    return _revised_json(table, separator, edits)
 
 
 def with_tags(cell: list[Any], edit: Mapping[str, bool], make: Callable[[str], Any]) -> list[Any]:
@@ -117,37 +119,33 @@ def _other(cell: str, *, has: bool) -> str:
     return cell.replace(text, opposite)
 
 
-def _revised_lines(table: TagTable, separator: str, edits: Edits) -> bytes:
-    """JSON Lines, in which only the edited values are written anew."""
-    with open_file(table.file.file.place) as file:
-        lines = file.read().decode().splitlines(keepends=True)
-    written, number = [], 0
-    for line in lines:
-        if not line.strip():
-            written.append(line)
-            continue
-        edit = edits.get(number, {})
-        number += 1
-        if edit is None:
-            continue
-        written.append(_revised_line(line, table, separator, edit) if edit else line)
-    return "".join(written).encode()
+def _revised_json(table: TagTable, separator: str, edits: Edits) -> bytes:
+    """JSON, in which only the edited values are written anew."""
+    place = table.file.file.place
+    text = read_json(place)
+    spans = row_spans(text, place.name)
+    changes = removals(spans, {number for number, edit in edits.items() if edit is None})
+    for number, edit in edits.items():
+        if edit:
+            start, end = spans[number]
+            changes.append((start, end, _revised_row(text[start:end], table, separator, edit)))
+    return edited(text, changes).encode()
 
 
-def _revised_line(line: str, table: TagTable, separator: str, edit: Mapping[str, bool]) -> str:
-    values = value_spans(line)
+def _revised_row(row: str, table: TagTable, separator: str, edit: Mapping[str, bool]) -> str:
+    values = value_spans(row)
     if table.one_hot:
         changed = {name: _one_hot_value(values[name][0], has=has) for name, has in edit.items()}
     else:
         name = table.columns[0]
         changed = {name: _with_value(values.get(name, (None, 0, 0))[0], table, separator, edit)}
         if name not in values:  # a row without the key has no tag yet
-            place = line.index("{") + 1
+            place = row.index("{") + 1
             comma = ", " if values else ""
             text = f"{json.dumps(name)}: {json.dumps(changed[name], ensure_ascii=False)}{comma}"
-            return line[:place] + text + line[place:]
+            return row[:place] + text + row[place:]
     return edited(
-        line,
+        row,
         [
             (values[name][1], values[name][2], json.dumps(value, ensure_ascii=False))
             for name, value in changed.items()

@@ -14,6 +14,7 @@ from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.base.wording import did_you_mean, list_names
 from difficulty_service.datasets.declared_names import as_names, declared_names
 from difficulty_service.datasets.file_search import find_files_ending
+from difficulty_service.datasets.json_tables import ENDING, is_table
 from difficulty_service.datasets.label_lists import combined_by, is_list
 from difficulty_service.datasets.label_tables import ID_COLUMN, OTHER_IDS
 from difficulty_service.datasets.labels import find_usual, is_text
@@ -21,7 +22,7 @@ from difficulty_service.datasets.sample import TableLimits
 from difficulty_service.datasets.storage import Boundary, StoredFile
 from difficulty_service.datasets.table_columns import IMAGE_NAMES
 from difficulty_service.datasets.table_files import TableFile, open_table_file, read_columns
-from difficulty_service.datasets.tags.coco import ENDING, read_coco_tags
+from difficulty_service.datasets.tags.coco import read_coco_tags
 
 USUAL = ("tags", "labels", "label", "classes", "categories")
 """Default names of a column of tags, by priority."""
@@ -118,10 +119,10 @@ def open_tags(
             "name one of them",
             parameter="tags",
         )
-    if files[0].place.name.lower().endswith(ENDING):
+    name = files[0].place.name
+    if name.lower().endswith(ENDING) and not is_table(files[0].place):
         return _open_coco(location, files[0], wanted)
     text = (*ID_NAMES, *USUAL, *wanted.columns, *filter(None, [wanted.sample_id]))
-    name = files[0].place.name
     file = open_table_file(files[0], name, text, multiline=True, limits=limits)
     columns = _columns(file, wanted)
     cells = read_columns(file, list(columns))

@@ -234,7 +234,7 @@ def test_the_rows_of_people_who_are_not_trusted_are_limited(tmp_path: Path) -> N
         dataset_of(path, limits=TableLimits(3, 10_000))
 
 
-@pytest.mark.parametrize("ending", [".csv", ".parquet", ".jsonl"])
+@pytest.mark.parametrize("ending", [".csv", ".parquet", ".jsonl", ".json"])
 def test_only_the_rows_that_somebody_decided_about_differ(tmp_path: Path, ending: str) -> None:
     path = write_table(tmp_path)
     table = pa_csv.read_csv(path)
@@ -246,7 +246,12 @@ def test_only_the_rows_that_somebody_decided_about_differ(tmp_path: Path, ending
         path.unlink()
         path = path.with_suffix(ending)
         path.write_text("".join(f"{json.dumps(row)}\n" for row in table.to_pylist()))
+    elif ending == ".json":
+        path.unlink()
+        path = path.with_suffix(ending)
+        path.write_text(json.dumps(table.to_pylist(), indent=1))
     dataset = dataset_of(path)
+    assert dataset.format == "box-table"
     assert dataset.revise is not None
 
     revision = dataset.revise({"a.png#1": "pear", "b.png#2": None, "gone.png#1": None})
@@ -259,9 +264,13 @@ def test_only_the_rows_that_somebody_decided_about_differ(tmp_path: Path, ending
         content(target)
     else:
         target.write_bytes(content)
-    new = {".csv": pa_csv.read_csv, ".parquet": pq.read_table, ".jsonl": pa_json.read_json}[ending](
-        target
-    )
+    readers: dict[str, Callable[[Path], pa.Table]] = {
+        ".csv": pa_csv.read_csv,
+        ".parquet": pq.read_table,
+        ".jsonl": pa_json.read_json,
+        ".json": lambda path: pa.Table.from_pylist(json.loads(path.read_text())),
+    }
+    new = readers[ending](target)
     rows = table.to_pylist()
     rows[0]["class"] = "pear"
     del rows[3]

@@ -90,6 +90,21 @@ def test_json_lines_change_in_the_decided_values_alone(tmp_path: Path) -> None:
     assert json.loads(written.split("\n")[0])["score"] == 1.5
 
 
+def test_a_list_in_json_changes_in_the_decided_values_alone(tmp_path: Path) -> None:
+    text = """[
+  {"path": "a.png", "score": 1.50, "tags": ["cat","dog"]},
+  {"path": "b.png",  "tags": ["dog", "owl"]} ,
+  {"path": "c#1.png", "tags": null}
+]
+"""
+    (tmp_path / "t.json").write_text(text)
+
+    written = revise(tmp_path / "t.json", TagColumns(), CHANGES | dict.fromkeys(["b.png#dog"]))
+
+    after = text.replace('["cat","dog"]', '["cat", "owl"]').replace("null", '["cat"]')
+    assert written.decode() == after.replace('{"path": "b.png",  "tags": ["dog", "owl"]} ,\n  ', "")
+
+
 @pytest.mark.parametrize("kind", [pa.list_(pa.string()), pa.large_list(pa.string()), pa.string()])
 def test_parquet_changes_in_the_decided_values_alone(tmp_path: Path, kind: pa.DataType) -> None:
     lists = [["cat", "dog"], ["dog", "owl"], None]

@@ -8,7 +8,6 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets.objects.files import read_whole
 from difficulty_service.datasets.storage import StoredPath
 
 Span = tuple[int, int]
@@ -21,7 +20,8 @@ TextEdit = tuple[int, int, str]
 """The first character that is replaced, the one after the last, and what comes there."""
 
 _BLANK = re.compile(r"[ \t\n\r]*")
-_DECODER = json.JSONDecoder()
+DECODER = json.JSONDecoder()
+"""Parses a value at a place in a text."""
 
 
 @contextmanager
@@ -34,12 +34,6 @@ def parsing(place: StoredPath) -> Iterator[None]:
         raise DatasetError(
             f"{place.name!r} is damaged: {reason or 'it ends too early'}", "write it again"
         ) from error
-
-
-def read_text(place: StoredPath, location: str, most_bytes: int) -> str:
-    """The text of a file; raises DatasetError where it is none, or too large."""
-    with parsing(place):
-        return read_whole(place, location, most_bytes).decode()
 
 
 def first_character(text: str) -> int:
@@ -64,7 +58,7 @@ def walk_object(text: str, at: int, take: Mapping[str, Take]) -> dict[str, Span]
         if name in take and text[start] == "[":
             end = walk_list(text, start, take[name])
         else:
-            end = _DECODER.raw_decode(text, start)[1]
+            end = DECODER.raw_decode(text, start)[1]
         members[name] = (start, end)
         at = _next(text, end, "}")
     return members
@@ -74,7 +68,7 @@ def walk_list(text: str, at: int, take: Take) -> int:
     """Gives each object of the list at a place to a function; the character after the list."""
     at = skip_blanks(text, at + 1)
     while text[at] != "]":
-        value, end = _DECODER.raw_decode(text, at)
+        value, end = DECODER.raw_decode(text, at)
         if not isinstance(value, dict):
             raise ValueError(f"a list has {str(value)[:20]!r}, which is no object")  # noqa: TRY004
         take(value, (at, end))
