@@ -27,6 +27,7 @@ from difficulty_service.datasets.json_tables import (
     read_json,
 )
 from difficulty_service.datasets.labels import is_text
+from difficulty_service.datasets.quoted_cells import loose_quote
 from difficulty_service.datasets.storage import StoredPath, open_arrow_file
 
 DELIMITED_EXTENSIONS = (".csv", ".tsv", ".txt")
@@ -87,7 +88,25 @@ def read_text_table(
             raise DatasetError(
                 f"{name!r} is neither UTF-8 nor {_FALLBACK}", "save it as UTF-8"
             ) from error
+    _refuse_swallowed_rows(table, place, name)
     return table, _assumptions(name, dialect)
+
+
+def _refuse_swallowed_rows(table: pa.Table, place: StoredPath, name: str) -> None:
+    """Refuses a table in which a quote without another one took lines into its cell."""
+    texts = [column for column in table.columns if is_text(column.type)]
+    if not any(pc.any(pc.match_substring(column, "\n")).as_py() for column in texts):
+        return
+    content = read_text(place, name)
+    line = loose_quote(content.text, content.delimiter)
+    if line is not None:
+        raise DatasetError(
+            f"a quote in line {line:,} of {name!r} begins a cell, and none ends it, so that the "
+            "lines below would be part of that",
+            "write such cells in quotes, with each quote inside them twice; where all quotes are "
+            f"text, pandas does by `read_csv(path, sep={content.delimiter!r}, quoting=3)` and "
+            "`to_csv`",
+        )
 
 
 def first_cells(place: StoredPath, name: str) -> tuple[str, ...]:
