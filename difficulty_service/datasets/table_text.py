@@ -15,6 +15,7 @@ def column_name(cell: str) -> str:
     return cell.strip("\ufeff").strip('"').strip()
 
 
+_BLANKS = re.compile(r'(?: +(?="))?')  # in front of a cell in quotes
 _CELL = re.compile(r'"(?:[^"]|"")*"')
 
 
@@ -25,6 +26,7 @@ def cell_spans(content: DelimitedText) -> Iterator[list[tuple[int, int]]]:
     place = 1 if text.startswith("\ufeff") else 0
     spans: list[tuple[int, int]] = []
     while place < len(text):
+        place = _BLANKS.match(text, place).end()  # type: ignore[union-attr]
         start = place
         quoted = _CELL.match(text, place)
         if quoted is not None:

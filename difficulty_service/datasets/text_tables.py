@@ -42,6 +42,7 @@ _FALLBACK = "cp1252"  # what programs of Windows write in western Europe and Ame
 _CLEANED = frozenset(("sample_id", "label", "original_label", "mark"))
 """Columns of the lists that `difficulty clean` writes, with cells that no spreadsheet runs."""
 
+_QUOTED = r'^"(?:[^"]|"")*"$'
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _DECIMAL_POINT = re.compile(r"[+-]?\d*\.\d+")
 
@@ -113,7 +114,7 @@ def first_cells(place: StoredPath, name: str) -> tuple[str, ...]:
     """The names of the columns of a file, by its first line; none where it cannot be read so."""
     try:
         if name.lower().endswith(DELIMITED_EXTENSIONS):
-            return tuple(each.strip() for each in _detect(place, name).names)
+            return tuple(map(_plain_name, _detect(place, name).names))
         with open_arrow_file(place) as source:
             return first_names(source.read(HEAD), name)
     except (OSError, pa.ArrowException, DatasetError, ValueError):
@@ -196,7 +197,9 @@ def _read(
 ) -> pa.Table:
     # Only an empty cell is null, because a class may be called "NA" or "null".
     convert = pyarrow.csv.ConvertOptions(
-        column_types={name: pa.string() for name in dialect.names if name.strip() in text_columns},
+        column_types={
+            name: pa.string() for name in dialect.names if _plain_name(name) in text_columns
+        },
         null_values=[""],
         strings_can_be_null=True,
         decimal_point=dialect.decimal_point,
@@ -218,12 +221,28 @@ def _read(
 
 
 def _without_blanks(table: pa.Table) -> pa.Table:
-    """The table without the blanks that follow a comma where its writer sets one."""
+    """The table without the blanks that follow a comma where its writer sets one.
+
+    Quotes after a blank are cells' own for the reader, and were around them for the writer.
+    """
     columns = [
-        pc.utf8_ltrim_whitespace(column) if is_text(column.type) else column
+        _unquoted(pc.utf8_ltrim_whitespace(column)) if is_text(column.type) else column
         for column in table.columns
     ]
-    return pa.table(columns, table.column_names)
+    return pa.table(columns, [_plain_name(name) for name in table.column_names])
+
+
+def _unquoted(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts without the quotes around them; what is empty in these is missing."""
+    inside = pc.replace_substring(pc.utf8_slice_codeunits(column, 1, -1), '""', '"')
+    texts = pc.if_else(pc.match_substring_regex(column, _QUOTED), inside, column)
+    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, texts.type), texts)
+
+
+def _plain_name(name: str) -> str:
+    """The name of a column without blanks around it, and quotes that stand behind one."""
+    name = name.strip()
+    return name[1:-1] if re.fullmatch(_QUOTED, name) else name
 
 
 def _detect(place: StoredPath, name: str, usual: str = "utf8") -> _Dialect:

@@ -88,6 +88,18 @@ def test_blanks_after_commas_belong_to_no_name(tmp_path: Path) -> None:
     assert dataset.sample_ids == ["a.png", "b.png"]
 
 
+def test_quotes_after_blanks_belong_to_no_name(tmp_path: Path) -> None:
+    rows = '"a.png", "cat", "train"\n"b.png", "5"" dog", "train"\n"c.png", "", "train"\n'
+    rows += '"d.png", a "b", "train"\n"e.png", "a" or "b", "train"\n'
+    (tmp_path / "t.csv").write_text('"path", "label", "split"\n' + rows)
+
+    dataset = dataset_of(tmp_path / "t.csv", split="train")
+
+    assert dataset.class_names == ('"a" or "b"', '5" dog', 'a "b"', "cat")
+    assert dataset.sample_ids == ["a.png", "b.png", "d.png", "e.png"]
+    assert dataset.skipped == [("c.png", "the label is missing")]
+
+
 def test_columns_in_another_encoding_are_read_as_text(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes("path,größe\na.png,007\nb.png,7\nö.png,7\n".encode("cp1252"))
 

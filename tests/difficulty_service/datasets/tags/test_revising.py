@@ -260,3 +260,12 @@ def test_blanks_after_commas_are_in_no_name_of_a_column(tmp_path: Path) -> None:
         "b.png, 0, 1, 1",
         "c#1.png, 1, 0, 0",
     ]
+
+
+def test_quotes_after_blanks_are_in_no_tag(tmp_path: Path) -> None:
+    text = '"path", "tags"\n"a.png", "cat|dog"\n"b.png", "dog|owl"\n"c#1.png", ""\n'
+    (tmp_path / "t.csv").write_text(text)
+
+    written = revise(tmp_path / "t.csv", TagColumns(), CHANGES).decode()
+
+    assert written == text.replace("cat|dog", "cat|owl").replace('""', '"cat"')
