@@ -11,6 +11,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from itertools import islice
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -90,6 +91,7 @@ def read_text_table(
                 f"{name!r} is neither UTF-8 nor {_FALLBACK}", "save it as UTF-8"
             ) from error
     _refuse_swallowed_rows(table, place, name)
+    _refuse_names_again(table, name)
     return table, _assumptions(name, dialect)
 
 
@@ -108,6 +110,26 @@ def _refuse_swallowed_rows(table: pa.Table, place: StoredPath, name: str) -> Non
             f"text, pandas does by `read_csv(path, sep={content.delimiter!r}, quoting=3)` and "
             "`to_csv`",
         )
+
+
+def _refuse_names_again(table: pa.Table, name: str) -> None:
+    """Refuses a table with its first line in it again, as where files are put one after another.
+
+    All of its numbers would be texts.
+    """
+    columns = [each for each in zip(table.column_names, table.columns, strict=True) if each[0]]
+    if not columns[1:] or not all(is_text(column.type) for _, column in columns):
+        return
+    again = np.ones(len(table), bool)
+    for each, column in columns:
+        is_name = pc.equal(pc.utf8_trim_whitespace(column), each)
+        again &= pc.fill_null(is_name, fill_value=False).to_numpy()
+        if not again.any():
+            return
+    raise DatasetError(
+        f"row {int(again.argmax()) + 1:,} of {name!r} has the names of its columns again",
+        "take out each such line but the first",
+    )
 
 
 def first_cells(place: StoredPath, name: str) -> tuple[str, ...]:

@@ -170,3 +170,20 @@ def test_declared_names_of_lists_are_those_of_their_classes(tmp_path: Path) -> N
     _declare(tmp_path / "a.parquet", [[1], [0], []], ["dog", "cat"], "list")
 
     assert _labels(dataset_of(tmp_path / "a.parquet")) == ["cat", "dog"]
+
+
+@pytest.mark.parametrize("rows", [("a.png,1", "b.png,2"), ("a.png,cat", "b.png,dog")])
+def test_names_of_columns_again_below_are_refused_with_their_row(
+    tmp_path: Path, rows: tuple[str, ...]
+) -> None:
+    lines = [f"{row},," for row in ("path,label", *rows, "path, label", *rows)]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+
+    with pytest.raises(DatasetError, match=r"row 3 of 't\.csv' has the names of its columns again"):
+        dataset_of(tmp_path / "t.csv")
+
+
+def test_a_text_that_is_called_as_its_column_is_one(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("text,label\ntext,noun\nlabel,noun\ngo,label\n")
+
+    assert len(dataset_of(tmp_path / "t.csv", text_column="text").labels) == 3
