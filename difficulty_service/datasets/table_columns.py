@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.datasets.image_openers import has_image_extension
+from difficulty_service.datasets.label_lists import is_list
 from difficulty_service.datasets.labels import (
     LABEL_NAMES,
     Describe,
@@ -38,6 +39,9 @@ IMAGE_NAMES = (
 
 TEXT_NAMES = ("text", "sentence", "document", "content")
 """Usual names of columns of texts, by priority."""
+
+
+_ARRAYS = ", or pass arrays in Python to `difficulty_service.score_dataset(images, labels)`"
 
 
 def or_texts(names: Sequence[str]) -> tuple[str | Setting, ...]:
@@ -141,6 +145,7 @@ def _image_column(schema: pa.Schema, options: DatasetOptions, source: str) -> st
     present = find_usual(IMAGE_NAMES, schema.names)
     usual = [name for name in present if holds_bytes(schema.field(name).type)]
     usual += [name for name in present if holds_text(schema.field(name).type)]
+    usual += [name for name in present if is_list(schema.field(name).type)]  # which is refused
     if options.image_column is None and not usual:
         _refuse_missing_header(schema, source)
     image = _find(schema, options.image_column, usual, ("image", source))
@@ -151,6 +156,7 @@ def _image_column(schema: pa.Schema, options: DatasetOptions, source: str) -> st
             "a struct {bytes, path}, or paths",
             "name another column as ",
             Setting("image_column"),
+            *([_ARRAYS] if is_list(kind) else []),
             parameter="image_column",
         )
     return image

@@ -235,6 +235,13 @@ def test_names_in_ids_are_relative_to_the_folder_the_files_share(tmp_path: Path)
     assert dataset.sample_ids == ["a/t.parquet#0", "b/t.parquet#0"]
 
 
+def test_images_as_lists_of_numbers_are_refused_by_their_type(tmp_path: Path) -> None:
+    path = _write(tmp_path / "t.parquet", {"image": [[1, 2], [3, 4]], "label": [0, 1]})
+
+    with pytest.raises(DatasetError, match=r"column 'image' .* is of type list.*arrays in Python"):
+        dataset_of(path)
+
+
 @pytest.mark.parametrize("name", ["t.parquet", "t.csv", "t.jsonl"])
 def test_a_damaged_table_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b'{"a": \x00\xff')
