@@ -17,8 +17,6 @@ from difficulty_service.datasets.folder_tree import (
     peek,
 )
 from difficulty_service.datasets.image_openers import has_image_extension
-from difficulty_service.datasets.json_tables import ENDING as JSON
-from difficulty_service.datasets.json_tables import first_names
 from difficulty_service.datasets.labels import find_usual
 from difficulty_service.datasets.layouts import (
     CONVERT,
@@ -37,6 +35,7 @@ from difficulty_service.datasets.splits import (
 )
 from difficulty_service.datasets.table_columns import IMAGE_NAMES
 from difficulty_service.datasets.table_files import TABLE_EXTENSIONS
+from difficulty_service.datasets.text_tables import names_in
 
 _LOOKED_AT = 20
 """Number of class folders in which another layout is looked for, and of files of annotations."""
@@ -238,22 +237,31 @@ def refuse_labels_beside(
     meant = split_of_folder(split)
     files.sort(key=lambda name: meant is None or split_of_file(name) != meant)
     if files:
+        name = _likeliest(tree, files)[0]
         raise DatasetError.of_location(
             f"the split {split!r} of {location!r} has images and no class folders; the labels are "
-            f"probably in {files[0]!r}",
-            *_of_labels_in(tree, files[0], inside.path),
+            f"probably in {name!r}",
+            *_of_labels_in(tree, [name], inside.path),
         )
 
 
-def _of_labels_in(tree: FolderTree, name: str, images: str) -> tuple[str | Setting, ...]:
-    """What to do where a file has the labels of images that are in no class folders.
+def _likeliest(tree: FolderTree, names: list[str]) -> list[str]:
+    """The files with columns of images, of some that may have the labels; or else the first one."""
+    return [name for name in names if _has_images_named(tree, name)] or names[:1]
+
+
+def _of_labels_in(tree: FolderTree, names: Sequence[str], images: str) -> tuple[str | Setting, ...]:
+    """What to do where files have the labels of images that are in no class folders.
 
     A table finds those in folders beside it.
     """
+    name = names[0]
     is_beside = f"{images}/".startswith(name.rpartition("/")[0])
+    is_table = name.lower().endswith(TABLE_EXTENSIONS) or _has_images_named(tree, name)
+    that = "one of these tables" if len(names) > 1 else "that table"
     return (
-        "name that table as the dataset, unpacked if this is an archive"
-        if is_beside and _is_table(tree, name)
+        f"name {that} as the dataset, unpacked if this is an archive"
+        if is_beside and is_table
         else "write a CSV with the columns path and label, and name that as the dataset, or "
         "unpack it if it is an archive of boxes, whose folder is read",
         "; or ignore them by ",
@@ -261,13 +269,11 @@ def _of_labels_in(tree: FolderTree, name: str, images: str) -> tuple[str | Setti
     )
 
 
-def _is_table(tree: FolderTree, name: str) -> bool:
-    """Whether a file is a table, of JSON one with images in a column that is called so."""
-    if not name.lower().endswith(JSON):
-        return name.lower().endswith(TABLE_EXTENSIONS)
+def _has_images_named(tree: FolderTree, name: str) -> bool:
+    """Whether a table of text has a column that is called as those of images are."""
     try:
-        return bool(find_usual(IMAGE_NAMES, first_names(tree.head(name), name)))
-    except OSError:
+        return bool(find_usual(IMAGE_NAMES, names_in(tree.head(name), name)))
+    except (OSError, DatasetError, ValueError):
         return False
 
 
@@ -322,10 +328,11 @@ def refuse_labels_elsewhere(
         inside = peek(tree, top.prefix + top.folders[0])
         known = [] if inside.folders else [name for name in files if _lists(tree, name, inside)]
     if known:
+        known = _likeliest(tree, known)
         raise DatasetError.of_location(
-            f"{where} has a single folder, {top.folders[0]!r}, with {known[0]!r} beside it, where "
-            "the labels probably are",
-            *_of_labels_in(tree, known[0], top.prefix + top.folders[0]),
+            f"{where} has a single folder, {top.folders[0]!r}, with "
+            f"{list_names([*map(repr, known)], 3)} beside it, where the labels probably are",
+            *_of_labels_in(tree, known, top.prefix + top.folders[0]),
             *choice.classes_all_the_same,
         )
 

@@ -135,12 +135,17 @@ def _refuse_names_again(table: pa.Table, name: str) -> None:
 def first_cells(place: StoredPath, name: str) -> tuple[str, ...]:
     """The names of the columns of a file, by its first line; none where it cannot be read so."""
     try:
-        if name.lower().endswith(DELIMITED_EXTENSIONS):
-            return tuple(map(_plain_name, _detect(place, name).names))
         with open_arrow_file(place) as source:
-            return first_names(source.read(HEAD), name)
+            return names_in(source.read(HEAD), name)
     except (OSError, pa.ArrowException, DatasetError, ValueError):
         return ()
+
+
+def names_in(head: bytes, name: str) -> tuple[str, ...]:
+    """The same by the first bytes of a file; raises DatasetError or ValueError where it cannot."""
+    if name.lower().endswith(DELIMITED_EXTENSIONS):
+        return tuple(map(_plain_name, _dialect(head, name).names))
+    return first_names(head, name)
 
 
 @dataclass(frozen=True)
@@ -269,7 +274,10 @@ def _plain_name(name: str) -> str:
 
 def _detect(place: StoredPath, name: str, usual: str = "utf8") -> _Dialect:
     with open_arrow_file(place) as source:
-        data = source.read(HEAD)
+        return _dialect(source.read(HEAD), name, usual)
+
+
+def _dialect(data: bytes, name: str, usual: str = "utf8") -> _Dialect:
     encoding = "utf-16" if data.startswith(_UTF_16) else usual
     if encoding == usual and b"\0" in data.partition(b"\n")[0]:
         raise DatasetError(

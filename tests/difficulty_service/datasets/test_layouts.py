@@ -321,3 +321,22 @@ def test_the_only_folder_is_a_class_where_it_may_be_one(tmp_path: Path) -> None:
     write(tmp_path, "cat/1.png")
 
     assert dataset_of(tmp_path).class_names == ("cat",)
+
+
+def test_the_table_of_images_is_named_and_none_of_numbers_of_classes(tmp_path: Path) -> None:
+    write(tmp_path, "images/1.png", "images/2.png", "labels.csv")
+    (tmp_path / "classes.csv").write_text("id,name\n0,cat\n")
+
+    assert "with 'labels.csv' beside it" in refused(tmp_path)
+    assert "name that table as the dataset" in refused(tmp_path)
+
+    (tmp_path / "labels.csv").write_text("what,kind\n1.png,cat\n")  # called as no others are
+    assert "with 'classes.csv' beside it" in refused(tmp_path)
+
+
+def test_all_tables_of_images_are_named(tmp_path: Path) -> None:
+    write(tmp_path, "images/1.png", "images/2.png", "test.csv", "train.csv", "notes.csv")
+    (tmp_path / "notes.csv").write_text("author\nsomebody\n")
+
+    assert "with 'test.csv', 'train.csv' beside it" in refused(tmp_path)
+    assert "name one of these tables as the dataset" in refused(tmp_path)
