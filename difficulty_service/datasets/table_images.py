@@ -100,7 +100,7 @@ def find_image_folder(table: TableFile, column: str) -> ImageFolder:
                 found.append((folder, ending, there))
     if found:
         return _of_several(here.place, found, {*look}) or _best(here.place, found)
-    tried = [posixpath.join(folder, names[0]) for folder in folders]
+    tried = [*dict.fromkeys(posixpath.join(folder, names[0]) for folder in folders)]
     after = f", each with {', '.join(endings[1:])} after it" if len(endings) > 1 else ""
     what = f"{names[0]!r} was looked for as {list_names([*map(repr, tried)], _SHOWN)}{after}"
     if fold(column) in IMAGE_IDS:
@@ -113,19 +113,17 @@ def find_image_folder(table: TableFile, column: str) -> ImageFolder:
         )
     is_there = any(_is_file(here.place.join(name.replace("\\", "/"))) for name in look)
     # A column that is called otherwise may hold texts, as those of a classifier do.
-    if is_there or not is_id or fold(column) not in IMAGE_NAMES:
+    may_be_text = fold(column) not in IMAGE_NAMES and not has_image_extension(names[0])
+    if is_there or may_be_text:
         return here
     return replace(here, note=f"has images that are not found: {what}")
 
 
 def _names(table: TableFile, column: str, rows: NDArray[np.int64]) -> list[str]:
-    """The paths in some rows that are relative to the table."""
+    """The paths in some rows, beside a remote table those that are relative to it."""
     cells = [cell for cell in read_cells(table, column, rows) if isinstance(cell, str) and cell]
-    return [
-        cell
-        for cell in cells
-        if not is_uri(cell) and not posixpath.isabs(cell) and embedded(cell) is None
-    ]
+    paths = [cell for cell in cells if not is_uri(cell) and embedded(cell) is None]
+    return [path for path in paths if table.file.place.is_local or not posixpath.isabs(path)]
 
 
 def _of_several(

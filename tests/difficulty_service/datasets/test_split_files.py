@@ -79,25 +79,30 @@ def test_a_split_in_a_column_is_found_by_any_word_for_it(tmp_path: Path, asked: 
     assert dataset_of(path, split=asked).sample_ids == ["2.png"]
 
 
-def test_rows_of_several_splits_are_read_together_with_a_warning(tmp_path: Path) -> None:
-    lines = [f"{row}.png,cat,{split}" for row, split in enumerate(["train", "train", "val"])]
-    (tmp_path / "photos.csv").write_text("\n".join(["path,label,split", *lines]))
+def write_splits(path: Path, splits: list[str]) -> Path:
+    """A table with a column of splits, and its images."""
+    rows = [f"{row}.png,cat,{split}" for row, split in enumerate(splits)]
+    path.write_text("\n".join(["path,label,split", *rows]))
+    for row in range(len(splits)):
+        path.with_name(f"{row}.png").touch()
+    return path
 
-    whole = dataset_of(tmp_path / "photos.csv")
+
+def test_rows_of_several_splits_are_read_together_with_a_warning(tmp_path: Path) -> None:
+    path = write_splits(tmp_path / "photos.csv", ["train", "train", "val"])
+
+    whole = dataset_of(path)
 
     assert len(whole.sample_ids) == 3
     assert [text for text in whole.warnings if "'train', 'val' in column 'split'" in text]
-    assert not dataset_of(tmp_path / "photos.csv", split="val").warnings
+    assert not dataset_of(path, split="val").warnings
 
 
 @pytest.mark.parametrize("values", [["train"] * 3, ["left", "right", "left"]])
 def test_a_column_split_of_other_values_or_one_has_no_warning(
     tmp_path: Path, values: list[str]
 ) -> None:
-    lines = [f"{row}.png,cat,{split}" for row, split in enumerate(values)]
-    (tmp_path / "photos.csv").write_text("\n".join(["path,label,split", *lines]))
-
-    assert not dataset_of(tmp_path / "photos.csv").warnings
+    assert not dataset_of(write_splits(tmp_path / "photos.csv", values)).warnings
 
 
 def test_files_of_a_split_beside_others_are_asked_about(repository: Path) -> None:

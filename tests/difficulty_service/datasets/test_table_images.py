@@ -164,3 +164,26 @@ def test_names_without_an_ending_that_are_not_found_are_told_with_what_was_tried
     (note,) = dataset.warnings
     assert note.startswith("'metadata.csv' has images that are not found: '000ab' was looked for")
     assert "'pictures/000ab', each with .jpg, " in note
+
+
+@pytest.mark.parametrize("path", ["00.PNG", "/home/somebody/00.png", "C:\\photos\\00.png"])
+def test_paths_of_another_machine_are_told_before_an_image_is_read(
+    tmp_path: Path, path: str
+) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images/00.png").write_bytes(PNG)
+    table = tmp_path / "t.csv"
+    table.write_text(f"path,label\n{path},cat\n")
+
+    (note,) = dataset_of(table).warnings
+
+    assert note.startswith(f"'t.csv' has images that are not found: {path!r} was looked for as")
+    assert ("'images/00.PNG'" in note) == (path == "00.PNG")
+    table.write_text(f"path,label\n{path},cat\n{tmp_path / 'images/00.png'},dog\n")
+    assert dataset_of(table).warnings == ()
+
+
+def test_a_column_that_may_hold_texts_is_not_looked_for_in_folders(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("what,label\nsome text,cat\n")
+
+    assert dataset_of(tmp_path / "t.csv", image_column="what").warnings == ()
