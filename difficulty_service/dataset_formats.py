@@ -83,7 +83,7 @@ class DatasetPreview(Found):
     noun: str
     """What a sample is: image, text or object."""
     num_samples: int
-    """Number of samples, those that cannot be images by their names included."""
+    """Number of samples, without those that cannot be images by their names."""
     num_classes: int
     """Number of classes with samples; 0 where there are no labels."""
     classes: tuple[ClassSize, ...]

@@ -1,6 +1,6 @@
 """What would be read of a dataset, without decoding anything: its format, classes, and the rest."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from difficulty_service.dataset_formats import (
 )
 from difficulty_service.datasets.image_openers import extension_problem, has_image_extension
 from difficulty_service.datasets.listing import skip_warnings
-from difficulty_service.datasets.sample import Dataset
+from difficulty_service.datasets.sample import Dataset, Skipped
 
 MOST_NAMED = 20
 """Entries that are named for each reason why something is left out."""
@@ -26,7 +26,9 @@ _OF_FILES = ("image-folder", "archive")
 
 def preview(dataset: Dataset, split: str | None, most_classes: int | None = None) -> DatasetPreview:
     """Describes a dataset that is listed; with the first of its classes, or with all."""
-    sizes = np.bincount(dataset.labels, minlength=len(dataset.class_names)).tolist()
+    unread = _unread(dataset)
+    labels = np.delete(dataset.labels, [position for position, _ in unread])
+    sizes = np.bincount(labels, minlength=len(dataset.class_names)).tolist()
     classes = [
         ClassSize(name=name, num_samples=size)
         for name, size in zip(dataset.class_names, sizes, strict=True)
@@ -39,24 +41,28 @@ def preview(dataset: Dataset, split: str | None, most_classes: int | None = None
         title=DATASET_FORMATS.get(kind, kind),
         split=split,
         noun=dataset.noun,
-        num_samples=len(dataset.labels),
+        num_samples=len(labels),
         num_classes=len(classes),
         classes=tuple(classes[:most_classes]),
-        left_out=tuple(_left_out(dataset)),
+        left_out=tuple(_left_out([*dataset.skipped, *(each for _, each in unread)])),
         notes=tuple(note for note in dataset.warnings if note not in of_skipped),
     )
 
 
-def _left_out(dataset: Dataset) -> Iterator[LeftOut]:
+def _unread(dataset: Dataset) -> list[tuple[int, Skipped]]:
+    """The samples that cannot be images by their names: the place of each, its id and why."""
+    ids = dataset.sample_ids if dataset.format in _OF_FILES else []
+    return [
+        (position, (name, extension_problem(name)))
+        for position, name in enumerate(ids)
+        if not has_image_extension(name)
+    ]
+
+
+def _left_out(skipped: Sequence[Skipped]) -> Iterator[LeftOut]:
     reasons: dict[str, list[str]] = {}
-    for name, reason in dataset.skipped:
+    for name, reason in skipped:
         reasons.setdefault(reason, []).append(name)
-    if dataset.format in _OF_FILES:
-        for name in dataset.sample_ids:
-            if not has_image_extension(name):
-                reasons.setdefault(extension_problem(name), []).append(name)
     for reason, names in list(reasons.items())[:MOST_REASONS]:
         examples = tuple(name[:LONGEST] for name in names[:MOST_NAMED])
         yield LeftOut(reason=reason[:LONGEST], entries=len(names), examples=examples)
-    if others := list(reasons.values())[MOST_REASONS:]:
-        yield LeftOut(reason="for other reasons", entries=sum(map(len, others)), examples=())
