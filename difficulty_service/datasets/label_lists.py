@@ -1,6 +1,7 @@
 """Cells with several labels, of which a sample has one here: told by their type or their texts."""
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -135,20 +136,22 @@ def combined_by(names: Sequence[str]) -> tuple[str, str] | None:
 
 
 def similar_names_warning(names: Sequence[str], source: str) -> str | None:
-    """A sentence where names of classes differ only in blanks or capital letters; None elsewhere.
+    """A sentence where names of classes hardly differ; None elsewhere.
 
-    So do those that are the same number: 1, 1.0 and 01. They stay the classes that they are.
+    They differ in blanks, capital letters or the encoding of accents alone, or are the same number:
+    1, 1.0 and 01. They stay the classes that they are.
     """
     if len(names) > MAX_NAMES:
         return None
     alike: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
         alike.setdefault(_likeness(name), []).append(name)
-    pairs = [" and ".join(map(repr, each)) for each in alike.values() if len(each) > 1]
+    pairs = [_side_by_side(each) for each in alike.values() if len(each) > 1]
     if not pairs:
         return None
     are_numbers = all(_NUMBER.fullmatch(each[0].strip()) for each in alike.values() if each[1:])
-    how = "are the same numbers" if are_numbers else "differ only in blanks or capital letters"
+    differ = "differ only in blanks, capital letters or the encoding of accents"
+    how = "are the same numbers" if are_numbers else differ
     return (
         f"{source} has classes whose names {how}, and each is a class of its own: "
         f"{list_names(pairs, _SHOWN)}"
@@ -157,8 +160,14 @@ def similar_names_warning(names: Sequence[str], source: str) -> str | None:
 
 def _likeness(name: str) -> str:
     """What a name and others that are probably meant to be the same have in common."""
-    folded = " ".join(name.split()).casefold()
+    folded = " ".join(unicodedata.normalize("NFC", name).split()).casefold()
     return str(float(folded) + 0.0) if _NUMBER.fullmatch(folded) else folded
+
+
+def _side_by_side(names: Sequence[str]) -> str:
+    """Names in quotes, as codes where they look the same."""
+    look_same = len({unicodedata.normalize("NFC", name) for name in names}) < len(names)
+    return " and ".join(map(ascii if look_same else repr, names))
 
 
 def missing_names_warning(names: Sequence[str], source: str) -> str | None:

@@ -100,8 +100,22 @@ def test_names_that_differ_in_blanks_or_capitals_are_told_in_one_sentence() -> N
 
     assert indexed.class_names == ("Cat", "cat", "cow", "dog", "dog ")
     assert indexed.notes == (
-        "column 'y' has classes whose names differ only in blanks or capital letters, and each is "
-        "a class of its own: 'Cat' and 'cat', 'dog' and 'dog '",
+        "column 'y' has classes whose names differ only in blanks, capital letters or the encoding "
+        "of accents, and each is a class of its own: 'Cat' and 'cat', 'dog' and 'dog '",
+    )
+
+
+def test_names_whose_accents_are_encoded_in_two_ways_are_told_with_their_codes() -> None:
+    names = ["caf\u00e9", "cafe\u0301", "cafe", "Th\u00e9", "th\u00e9"]
+    column = pa.chunked_array([pa.array(names)])
+
+    indexed = index_labels(column, None, "column 'y'", "row {}".format)
+
+    assert len(indexed.class_names) == 5
+    assert indexed.notes == (
+        "column 'y' has classes whose names differ only in blanks, capital letters or the encoding "
+        "of accents, and each is a class of its own: 'Th\u00e9' and 'th\u00e9', "
+        r"'cafe\u0301' and 'caf\xe9'",
     )
 
 

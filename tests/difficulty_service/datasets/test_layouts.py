@@ -218,7 +218,7 @@ def test_class_folders_that_differ_in_capitals_are_told(tmp_path: Path) -> None:
     dataset = dataset_of(tmp_path)
 
     assert dataset.class_names == ("Cat", "cat", "dog")
-    assert "differ only in blanks or capital letters" in dataset.warnings[0]
+    assert "differ only in blanks, capital letters" in dataset.warnings[0]
     assert "'Cat' and 'cat'" in dataset.warnings[0]
 
 
