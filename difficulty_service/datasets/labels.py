@@ -30,6 +30,9 @@ from difficulty_service.datasets.sample import UNLABELLED
 LABEL_NAMES = ("label", "labels", "class", "target", "fine_label", "category", "y", "labelname")
 """Default names of label columns, by priority."""
 
+CLEANED = frozenset(("sample_id", "label", "original_label", "mark"))
+"""Columns of the lists that `difficulty clean` writes, with cells that no spreadsheet runs."""
+
 MISSING = -1
 """Index of a row without a label."""
 

@@ -12,6 +12,7 @@ from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.datasets.image_openers import has_image_extension
 from difficulty_service.datasets.label_lists import is_list
 from difficulty_service.datasets.labels import (
+    CLEANED,
     LABEL_NAMES,
     Describe,
     find_usual,
@@ -210,6 +211,8 @@ def _label_columns(schema: pa.Schema, chosen: str | None, source: str) -> list[s
         return usual[:1]  # whose type an error names
     if not like:
         return []
+    if CLEANED.issubset(schema.names):
+        return like[:1]
     if fold(like[0]) in LABEL_NAMES or len(like) == 1:
         return like
     raise DatasetError(

@@ -27,7 +27,7 @@ from difficulty_service.datasets.json_tables import (
     first_names,
     read_json,
 )
-from difficulty_service.datasets.labels import is_text
+from difficulty_service.datasets.labels import CLEANED, is_text
 from difficulty_service.datasets.quoted_cells import loose_quote
 from difficulty_service.datasets.storage import StoredPath, open_arrow_file
 
@@ -40,9 +40,6 @@ _BLOCK = 64 << 20  # maximum length of a line, or of a row with line breaks
 _EXCEL = re.compile(r"sep=.?\r?\n")
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _FALLBACK = "cp1252"  # what programs of Windows write in western Europe and America
-_CLEANED = frozenset(("sample_id", "label", "original_label", "mark"))
-"""Columns of the lists that `difficulty clean` writes, with cells that no spreadsheet runs."""
-
 _QUOTED = r'^"(?:[^"]|"")*"$'
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _DECIMAL_POINT = re.compile(r"[+-]?\d*\.\d+")
@@ -242,7 +239,7 @@ def _read(
     if dialect.has_blanks:
         table = _without_blanks(table)
     names = [name.strip() for name in table.column_names]
-    if _CLEANED.issubset(names):  # another program's `'=` may be what it means
+    if CLEANED.issubset(names):  # another program's `'=` may be what it means
         table = unguard_text(table)
     return table.rename_columns(names) if len(set(names)) == len(names) else table
 

@@ -57,6 +57,15 @@ def test_a_usual_name_is_used_and_the_others_are_named(tmp_path: Path, write: Wr
     )
 
 
+def test_the_labels_before_a_cleaning_are_no_others_of_its_list(tmp_path: Path) -> None:
+    lists = {"label": ["cat", "dog"], "original_label": ["dog", "dog"]}
+    cleaned = _table(tmp_path, sample_id=["a", "b"], **lists, mark=["relabel", ""])
+
+    assert dataset_of(cleaned).warnings == ()
+    (note,) = dataset_of(_table(tmp_path, **lists)).warnings
+    assert "'original_label' looks like labels too" in note
+
+
 @KINDS
 def test_a_chosen_column_is_used_without_a_warning(tmp_path: Path, write: Write) -> None:
     path = write(tmp_path, label=[0, 0], noisy_label=[1, 0])
