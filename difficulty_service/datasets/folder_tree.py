@@ -25,7 +25,7 @@ DROPPED_FILE = "dropped.csv"
 MAX_TOPS = 8
 """Number of single folders around each other in which class folders are looked for."""
 
-_OWN_FILES = (SAMPLES_FILE, DROPPED_FILE)
+OWN_FILES = (SAMPLES_FILE, DROPPED_FILE)
 _LABEL_FILES = (*TABLE_EXTENSIONS, ".json", ".xml")
 
 WHOLE = ""
@@ -112,7 +112,7 @@ class Level:
 def label_files(paths: Iterable[str]) -> list[str]:
     """Those of some files that may hold the labels."""
     known = [path for path in paths if path.lower().endswith(_LABEL_FILES)]
-    return [path for path in known if path.rpartition("/")[2] not in _OWN_FILES]
+    return [path for path in known if path.rpartition("/")[2] not in OWN_FILES]
 
 
 def peek(tree: FolderTree, folder: str) -> Level:

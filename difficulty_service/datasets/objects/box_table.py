@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from difficulty_service.base.errors import DatasetError, ImageError, Setting
 from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.datasets.file_search import find_files
+from difficulty_service.datasets.folder_tree import OWN_FILES
 from difficulty_service.datasets.image_openers import cell_opener
 from difficulty_service.datasets.json_tables import ENDING
 from difficulty_service.datasets.labels import find_usual
@@ -38,6 +39,7 @@ from difficulty_service.datasets.objects.boxes import (
     new_names,
 )
 from difficulty_service.datasets.objects.files import below, find_folder
+from difficulty_service.datasets.objects.one_file import LOOKED_AT
 from difficulty_service.datasets.objects.table_revision import revised_table
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision
 from difficulty_service.datasets.storage import (
@@ -73,12 +75,19 @@ def is_box_table(place: StoredPath, image_column: str | None = None) -> bool:
 
 
 def find_box_tables(place: StoredPath, entries: list[Entry]) -> list[StoredPath]:
-    """Such tables in a folder that holds them alone, with its images or one folder of these."""
+    """Such tables in a folder that holds them alone, with its images or one folder of these.
+
+    Of JSON, which may be about anything, it is a single one where there is no other table.
+    """
     if sum(is_dir for _, is_dir, _ in entries) > 1:
         return []  # these may be classes, which the table says more about
-    names = [name for name, is_dir, _ in entries if not is_dir]
+    names = [name for name, is_dir, _ in entries if not is_dir and name not in OWN_FILES]
     places = [place.join(name) for name in names if name.lower().endswith(TABLE_EXTENSIONS)]
-    return places if all(map(is_box_table, places)) else []
+    if places:
+        return places if all(map(is_box_table, places)) else []
+    others = [name for name in names if name.lower().endswith(ENDING)][:LOOKED_AT]
+    found = [*filter(is_box_table, map(place.join, others))]
+    return found if len(found) == 1 else []
 
 
 def _names_of(place: StoredPath) -> Sequence[str]:
@@ -134,12 +143,12 @@ def open_box_table(location: str, options: DatasetOptions) -> Dataset:
 
 
 def _folder_of(location: str, options: DatasetOptions) -> str:
-    """The location of the tables, which may be in the only folder of a folder."""
+    """The location of the only table, or of the folder with them, at one or in a folder there."""
     place = resolve(location, options.boundary)
     if not is_folder(place, location):
         return location
-    root, *_ = find_folder(place, location, find_box_tables)
-    inside = below(place, root)
+    root, _, found = find_folder(place, location, find_box_tables)
+    inside = below(place, found[0] if len(found) == 1 else root)
     return location_below(location, inside) if inside else location
 
 

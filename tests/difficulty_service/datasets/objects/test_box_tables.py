@@ -277,6 +277,42 @@ def test_only_the_rows_that_somebody_decided_about_differ(tmp_path: Path, ending
     assert new.cast(pa.schema(table.schema)).to_pylist() == rows
 
 
+@pytest.mark.parametrize("ending", [".csv", ".json"])
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_cleaned_folder_is_read_as_the_boxes_of_its_table(
+    tmp_path: Path, ending: str, *, beside: bool
+) -> None:
+    path = write_table(tmp_path)
+    if beside:
+        for image in (tmp_path / "images").iterdir():
+            image.rename(tmp_path / image.name)
+        (tmp_path / "images").rmdir()
+    if ending == ".json":
+        rows = pa_csv.read_csv(path).to_pylist()
+        path.unlink()
+        path = path.with_suffix(ending)
+        path.write_text(json.dumps(rows))
+        (tmp_path / "about.json").write_text(json.dumps({"by": "somebody"}))
+    (tmp_path / "dropped.csv").write_text("sample_id,label,original_label,reason\n")
+
+    dataset = dataset_of(tmp_path)
+
+    assert dataset.format == "box-table"
+    assert dataset.fingerprint == dataset_of(path).fingerprint
+    assert [shown(each) for each in read_samples(dataset).values()] == expected()
+
+
+def test_a_folder_with_two_tables_of_boxes_in_json_asks_for_one(tmp_path: Path) -> None:
+    path = write_table(tmp_path)
+    text = json.dumps(pa_csv.read_csv(path).to_pylist())
+    path.unlink()
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_text(text)
+
+    with pytest.raises(DatasetError, match="name one of these tables as the dataset"):
+        dataset_of(tmp_path)
+
+
 def regions_of(boxes: Sequence[tuple[str, int, int, int, int]]) -> str:
     return json.dumps([
         {
