@@ -23,6 +23,7 @@ from difficulty_service.datasets.folder_checks import (
     is_one_of_images,
     refuse_annotations,
     refuse_groups,
+    refuse_labels_among,
     refuse_labels_beside,
     refuse_labels_elsewhere,
     refuse_layout_inside,
@@ -170,6 +171,8 @@ def _class_folders(
     where = f"{location!r}, split {split!r}," if split else repr(location)
     if not choice.is_sure and not choice.unlabelled:
         refuse_annotations(tree, where, top, choice)
+        if split is None and not top.folders:
+            refuse_labels_among(tree, where, top)
     if choice.unlabelled or (not top.folders and top.has_images and (split or not prefix)):
         return Folders([top.path], skipped, has_classes=False)
     if not top.folders:

@@ -245,6 +245,19 @@ def refuse_labels_beside(
         )
 
 
+def refuse_labels_among(tree: FolderTree, where: str, top: Level) -> None:
+    """Refuses images without folders where a file among them names them."""
+    names = [each for each in top.files if each.lower().endswith((".json", ".txt"))]
+    for name in names[:_LOOKED_AT] if top.has_images else ():
+        path = top.prefix + name
+        is_table = name.lower().endswith(".json") and _has_images_named(tree, path)
+        if is_table or _names(tree, path, top):
+            raise DatasetError.of_location(
+                f"{where} has images and no class folders; the labels are probably in {path!r}",
+                *_of_labels_in(tree, [path], top.path),
+            )
+
+
 def _likeliest(tree: FolderTree, names: list[str]) -> list[str]:
     """The files with columns of images, of some that may have the labels; or else the first one."""
     return [name for name in names if _has_images_named(tree, name)] or names[:1]
@@ -341,8 +354,11 @@ def _lists(tree: FolderTree, name: str, images: Level) -> bool:
     """Whether a file has something about each of some images: their names, or arrays."""
     if name.lower().endswith(_ARRAYS):
         return True
-    if not name.lower().endswith(".txt"):
-        return False
+    return name.lower().endswith(".txt") and _names(tree, name, images)
+
+
+def _names(tree: FolderTree, name: str, images: Level) -> bool:
+    """Whether a text begins with the names of most of the first images."""
     try:
         head = tree.head(name)
     except OSError:

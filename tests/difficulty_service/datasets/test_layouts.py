@@ -340,3 +340,36 @@ def test_all_tables_of_images_are_named(tmp_path: Path) -> None:
 
     assert "with 'test.csv', 'train.csv' beside it" in refused(tmp_path)
     assert "name one of these tables as the dataset" in refused(tmp_path)
+
+
+LISTS = {
+    "labels.json": '[{"file": "1.png", "label": "cat"}, {"file": "2.png", "label": "dog"}]',
+    "classes.json": '{"1.png": "cat", "2.png": "dog"}',
+    "labels.txt": "1.png cat\n2.png dog\n",
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_images_alone_beside_a_file_that_names_them_are_not_without_labels(
+    tmp_path: Path, name: str
+) -> None:
+    write(tmp_path, "1.png", "2.png")
+    (tmp_path / name).write_text(LISTS[name])
+
+    assert f"the labels are probably in '{name}'" in refused(tmp_path)
+    assert ("name that table" in refused(tmp_path)) == (name == "labels.json")
+    assert len(dataset_of(tmp_path, unlabelled=True).labels) >= 2
+    assert dataset_of(tmp_path, format="image-folder").class_names == ("unlabelled",)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("about.json", '{"author": "image"}'), ("readme.txt", "image\n1.png is the first\n")],
+)
+def test_images_alone_beside_other_files_are_without_labels(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    write(tmp_path, *(f"{number}.png" for number in range(4)))
+    (tmp_path / name).write_text(text)
+
+    assert dataset_of(tmp_path).class_names == ("unlabelled",)
