@@ -245,12 +245,12 @@ def _read(
 
 
 def _without_blanks(table: pa.Table) -> pa.Table:
-    """The table without the blanks that follow a comma where its writer sets one.
+    """The table without the blanks around commas where its writer sets one behind each.
 
     Quotes after a blank are cells' own for the reader, and were around them for the writer.
     """
     columns = [
-        _unquoted(pc.utf8_ltrim_whitespace(column)) if is_text(column.type) else column
+        _unquoted(pc.utf8_trim_whitespace(column)) if is_text(column.type) else column
         for column in table.columns
     ]
     return pa.table(columns, [_plain_name(name) for name in table.column_names])

@@ -88,6 +88,17 @@ def test_blanks_after_commas_belong_to_no_name(tmp_path: Path) -> None:
     assert dataset.sample_ids == ["a.png", "b.png"]
 
 
+def test_blanks_before_commas_belong_to_no_name_where_they_are_on_both_sides(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "t.csv").write_text("path , label , n\na.png , cat , 1\nb.png , dog , 2\n")
+
+    dataset = dataset_of(tmp_path / "t.csv")
+
+    assert dataset.class_names == ("cat", "dog")
+    assert dataset.sample_ids == ["a.png", "b.png"]
+
+
 def test_quotes_after_blanks_belong_to_no_name(tmp_path: Path) -> None:
     rows = '"a.png", "cat", "train"\n"b.png", "5"" dog", "train"\n"c.png", "", "train"\n'
     rows += '"d.png", a "b", "train"\n"e.png", "a" or "b", "train"\n'
