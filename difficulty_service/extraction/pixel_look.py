@@ -111,13 +111,14 @@ class _SeenValues:
 
     Attributes:
         ends: Dark and bright end of its values; None of eight bits.
+        are_shown: Whether all bands but alpha make its colours.
     """
 
     ends: tuple[float, float] | None = None
     is_unsigned: bool = True
     pages: int = 1
     bands: int = 1
-    has_alpha: bool = False
+    are_shown: bool = False
 
 
 def _pages_note(seen: Sequence[_SeenValues], chosen: Pixels) -> str | None:
@@ -131,7 +132,7 @@ def _pages_note(seen: Sequence[_SeenValues], chosen: Pixels) -> str | None:
 
 
 def _bands_note(seen: Sequence[_SeenValues], chosen: Pixels) -> str | None:
-    several = [each for each in seen if not each.has_alpha and each.bands in (2, 4)]
+    several = [each for each in seen if not each.are_shown and each.bands in (2, 4)]
     if not several or chosen.bands:
         return None
     read = "the first is" if several[0].bands == 2 else "the first three are"  # noqa: PLR2004
@@ -165,7 +166,8 @@ def _look_at(opener: ImageOpener, max_pixels: int, chosen: Pixels) -> _SeenValue
     if header.format == "TIFF":
         pages = pages_of(data)
         page = pages[page_number(chosen.page, len(pages))]
-        seen = _SeenValues(pages=len(pages), bands=page.num_bands, has_alpha=page.has_alpha)
+        are_shown = page.has_alpha or page.is_cmyk
+        seen = _SeenValues(pages=len(pages), bands=page.num_bands, are_shown=are_shown)
         if page.num_bands > 1:
             return _look_at_bands(data, page, chosen, seen)
         header.seek(page.place)

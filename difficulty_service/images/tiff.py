@@ -30,6 +30,7 @@ _PLAIN, _DEFLATE = 1, (8, 32946)
 _BY_LIBTIFF = (5, 32773, 34925, 50000)  # LZW, PackBits, LZMA, Zstandard
 _HORIZONTAL, _FLOATING = 2, 3
 _SEPARATE = 2
+_SEPARATED = 5  # of PhotometricInterpretation
 _TILES = 324  # their places
 _REDUCED, _MASK = 1, 4  # bits of NewSubfileType
 
@@ -74,6 +75,11 @@ class TiffPage:
         extra = self.tags.get(338, ())
         extra = extra if isinstance(extra, tuple) else (extra,)
         return bool(extra) and extra[-1] in _ALPHA
+
+    @property
+    def is_cmyk(self) -> bool:
+        """Whether its four bands are inks, which make its colours together."""
+        return self.number(262, 1) == _SEPARATED and self.num_bands == 4  # noqa: PLR2004
 
     @property
     def dtype(self) -> np.dtype[Any]:

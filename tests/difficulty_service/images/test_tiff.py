@@ -174,12 +174,14 @@ def notes(folder: Path, data: bytes, pixels: Pixels | None = None) -> list[str]:
 def test_bands_that_are_not_seen_are_told(tmp_path: Path) -> None:
     four = tiff([bands_of(4, "uint8")], photometric=2, extra=0)
     alpha = tiff([bands_of(4, "uint8")], photometric=2, extra=2)
+    cmyk = tiff([bands_of(4, "uint8")], photometric=5)
     two = tiff([bands_of(2, "uint8")])
 
     (said,) = notes(tmp_path / "four", four)
     assert "3 of 3 images that were looked at have 4 bands, of which the first three are" in said
     assert "have 2 bands, of which the first is read" in notes(tmp_path / "two", two)[0]
     assert notes(tmp_path / "alpha", alpha) == []
+    assert notes(tmp_path / "cmyk", cmyk) == []  # all four make its colours
     assert notes(tmp_path / "chosen", four, Pixels(bands=(4, 3, 2))) == []
 
 
