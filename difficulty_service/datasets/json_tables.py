@@ -23,6 +23,12 @@ ENDING = ".json"
 HEAD = 1 << 16
 """Bytes of the start of a file by which it is told."""
 
+MOST_LIMITED = 1 << 29
+"""Bytes of a file of whoever is not trusted, a row of which may be as large and take more memory.
+
+A line of JSON Lines is limited by its reader.
+"""
+
 _SHOWN = 3
 _BREAKS = str.maketrans("\r\n", "  ")
 

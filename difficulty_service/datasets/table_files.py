@@ -27,6 +27,7 @@ from difficulty_service.datasets.file_search import (
     find_files_ending,
 )
 from difficulty_service.datasets.json_tables import ENDING as JSON
+from difficulty_service.datasets.json_tables import MOST_LIMITED
 from difficulty_service.datasets.sample import TableLimits
 from difficulty_service.datasets.spreadsheets import SPREADSHEET_EXTENSIONS, read_spreadsheet
 from difficulty_service.datasets.storage import (
@@ -301,6 +302,10 @@ def open_table_file(
             f"{name!r} is a workbook, which may unpack to any size, so only the command line and "
             "Python read it",
             "save the sheet as CSV",
+        )
+    if limits is not None and kind.endswith(JSON) and file.size > MOST_LIMITED:
+        raise DatasetError.of_location(
+            f"{name!r} has more than {MOST_LIMITED:,} bytes", "write it as JSON Lines"
         )
     try:
         if kind.endswith(".parquet"):

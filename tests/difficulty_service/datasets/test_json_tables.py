@@ -10,7 +10,7 @@ import pytest
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.base.json_text import MOST_LEVELS
-from difficulty_service.datasets import text_tables
+from difficulty_service.datasets import table_files, text_tables
 from difficulty_service.datasets.sample import TableLimits
 from difficulty_service.datasets.storage import boundary_at
 from tests.dataset_files import IMAGES, contents_of, dataset_of
@@ -149,6 +149,19 @@ def test_the_rows_of_json_of_others_are_limited(folder: Path) -> None:
         dataset_of(path, limits=few, boundary=boundary)
 
     assert len(dataset_of(path, limits=enough, boundary=boundary).labels) == 3
+
+
+def test_large_json_of_others_is_to_be_written_as_json_lines(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(folder, json.dumps(ROWS))
+    monkeypatch.setattr(table_files, "MOST_LIMITED", path.stat().st_size - 1)
+    limits = TableLimits(max_rows=9, max_text_bytes=1 << 20)
+
+    with pytest.raises(DatasetError, match=r"more than [0-9]+ bytes; write it as JSON Lines"):
+        dataset_of(path, limits=limits)
+
+    assert len(dataset_of(path).labels) == 3
 
 
 def test_boxes_of_createml_stay_boxes(folder: Path) -> None:
