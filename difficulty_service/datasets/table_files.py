@@ -230,7 +230,7 @@ _ROWS_PER_BATCH = 64
 
 _EVEN = (
     "write the names of the columns into the first line, and as many cells into each other line, "
-    "in quotes where what is between columns is part of them"
+    "in quotes, without a blank before these, where what is between columns is part of them"
 )
 
 

@@ -111,6 +111,13 @@ def test_quotes_after_blanks_belong_to_no_name(tmp_path: Path) -> None:
     assert dataset.skipped == [("c.png", "the label is missing")]
 
 
+def test_a_comma_in_quotes_after_a_blank_is_refused_with_the_blank(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('path, label\na.png, "cat, small"\n')
+
+    with pytest.raises(DatasetError, match="in quotes, without a blank before these"):
+        dataset_of(tmp_path / "t.csv")
+
+
 def test_columns_in_another_encoding_are_read_as_text(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes("path,größe\na.png,007\nb.png,7\nö.png,7\n".encode("cp1252"))
 
