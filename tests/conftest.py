@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -218,6 +219,19 @@ def write_features() -> Callable[..., str]:
         return str(folder)
 
     return write
+
+
+@pytest.fixture
+def lookups(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What a machine without a network is asked to find the address of, as of now."""
+    made: list[object] = []
+
+    def no_network(*arguments: object, **_: object) -> None:
+        made.append(arguments)
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", no_network)
+    return made
 
 
 @pytest.fixture(scope="session")

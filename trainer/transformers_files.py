@@ -1,13 +1,14 @@
 """Tokenizers and networks of the library transformers, from its hub or from a folder."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from difficulty_service.base.errors import ConfigError
 from difficulty_service.base.extras import needs_extra
+from difficulty_service.base.hub import asking_hub
 
 PREFIX = "transformers:"
 """Of the names of models that are networks of transformers."""
@@ -92,7 +93,8 @@ def _package(name: str) -> Any:  # noqa: ANN401 - a module
 def _named(name: str) -> Iterator[None]:
     """Puts the name of a model in front of the errors of the library."""
     try:
-        yield
+        with nullcontext() if Path(_place(name)).is_dir() else asking_hub():
+            yield
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError(

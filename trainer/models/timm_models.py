@@ -2,12 +2,14 @@
 
 import difflib
 import pickle
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from difficulty_service.base.errors import ConfigError
+from difficulty_service.base.hub import asking_hub
 from trainer.samples import InputSpec
 
 SHOWN_DIFFERENCES = 3
@@ -37,9 +39,10 @@ def timm_model(
             "take one out",
         )
     try:
-        network: nn.Module = timm.create_model(
-            architecture, pretrained=pretrained, num_classes=num_classes, in_chans=spec.shape[0]
-        )
+        with asking_hub() if pretrained else nullcontext():
+            network: nn.Module = timm.create_model(
+                architecture, pretrained=pretrained, num_classes=num_classes, in_chans=spec.shape[0]
+            )
     except (OSError, RuntimeError) as error:
         raise ConfigError(
             f"timm:{architecture} cannot be built with pretrained = {str(pretrained).lower()} "

@@ -112,3 +112,20 @@ def test_without_the_hub_an_error_says_how_to_begin_from_a_file_or_at_random(
 
     with pytest.raises(ConfigError, match=r"model\.pretrained=false --set model\.checkpoint=FILE"):
         timm_model("resnet18.a1_in1k", SPEC, NUM_CLASSES, pretrained=True)
+
+
+def test_without_a_network_weights_are_looked_for_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lookups: list[object]
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+
+    with pytest.raises(ConfigError, match=r"reached: .*not known.*model\.checkpoint=FILE"):
+        timm_model("resnet18.a1_in1k", SPEC, NUM_CLASSES, pretrained=True)
+
+    assert len(lookups) == 1
+
+
+def test_random_parameters_need_no_hub(lookups: list[object]) -> None:
+    timm_model("resnet18.a1_in1k", SPEC, NUM_CLASSES)
+
+    assert lookups == []

@@ -104,3 +104,21 @@ def test_a_pooling_that_does_not_exist_is_named(small_bert: Path) -> None:
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"transformers:{tmp_path} cannot be loaded"):
         load_subwords(str(tmp_path))
+
+
+def test_without_a_network_a_model_of_the_hub_is_looked_for_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lookups: list[object]
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+
+    with pytest.raises(ConfigError, match=r"transformers:owner/name cannot be loaded: .*connect"):
+        load_subwords("owner/name")
+
+    assert len(lookups) == 1
+
+
+def test_a_model_in_a_folder_needs_no_hub(small_bert: Path, lookups: list[object]) -> None:
+    _, spec = tokens_and_spec(small_bert)
+    build(small_bert, spec)
+
+    assert lookups == []
