@@ -11,6 +11,10 @@ from itertools import takewhile
 import torch
 
 from difficulty_service.base.errors import DeviceError
+from difficulty_service.base.wording import count_of
+
+NO_GPU = ("", "-1", "NoDevFiles")
+"""Names in CUDA_VISIBLE_DEVICES of no GPU; the last one is how Slurm says that a job has none."""
 
 
 def problem_of(name: str) -> str | None:
@@ -60,12 +64,21 @@ def all_gpus() -> list[torch.device]:
 
 
 def named_gpus() -> list[str]:
-    """The GPUs that CUDA_VISIBLE_DEVICES names, up to a -1; none where it is not set.
+    """The GPUs that CUDA_VISIBLE_DEVICES names, up to one of NO_GPU; none where it is not set.
 
     CUDA says nothing of a name that is wrong: it leaves out that GPU and all after it.
     """
     names = re.split(r"[,\s]+", os.environ.get("CUDA_VISIBLE_DEVICES", "").strip(", "))
-    return list(takewhile(lambda name: name not in {"", "-1"}, names))
+    return list(takewhile(lambda name: name not in NO_GPU, names))
+
+
+def left_out_gpus() -> str | None:
+    """A clause about the GPUs that CUDA_VISIBLE_DEVICES names and CUDA does not find, or None."""
+    named, found = named_gpus(), torch.cuda.device_count()
+    if found >= len(named):
+        return None
+    number = count_of(len(named), "GPU")
+    return f"CUDA_VISIBLE_DEVICES names {number} ({', '.join(named)}), and CUDA finds {found}"
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from difficulty_service.backbones.backbone import (
 from difficulty_service.backbones.downloads import Downloads
 from difficulty_service.base.cluster import ClusterOptions
 from difficulty_service.base.control_groups import memory_limit
-from difficulty_service.base.devices import all_gpus, current, named_gpus
+from difficulty_service.base.devices import all_gpus, current, left_out_gpus, named_gpus
 from difficulty_service.base.errors import DeviceError, Setting
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
@@ -252,11 +252,9 @@ def _choose_machine(
                 Setting("device", "cpu"),
                 parameter="device",
             )
-        if len(gpus) < len(named):
+        if (left_out := left_out_gpus()) is not None:
             raise DeviceError(
-                f"device {EVERY_GPU!r} cannot be used here: CUDA_VISIBLE_DEVICES names {len(named)}"
-                f" GPUs ({', '.join(named)}), and CUDA finds {len(gpus)}",
-                parameter="device",
+                f"device {EVERY_GPU!r} cannot be used here: {left_out}", parameter="device"
             )
         device = gpus[0]
     elif cluster is None:

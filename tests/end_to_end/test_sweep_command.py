@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from difficulty_service.base.errors import TrainingError
 from difficulty_service.scores.file import write_scores
 from difficulty_service.scores.provenance import Provenance
 from tests.factories import score_table
@@ -241,3 +242,11 @@ def test_each_process_has_a_gpu_of_its_own_where_there_are_several(
 
     assert devices_of(3, "auto") == ["cuda:0", "cuda:1", "cuda:0"]
     assert devices_of(2, "cpu") == ["cpu", "cpu"]
+
+
+def test_seeds_do_not_share_fewer_gpus_than_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,7")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+
+    with pytest.raises(TrainingError, match=r"names 3 GPUs \(0, 1, 7\), and CUDA finds 2"):
+        devices_of(3, "auto")

@@ -60,3 +60,14 @@ def test_a_step_of_a_loss_keeps_to_its_budget_and_learns_what_the_cpu_learns(
     there, here = counted["losses"]
     assert there == pytest.approx(here, rel=1e-5)
     require_within("losses", loss, counted)
+
+
+def test_a_launched_process_trains_only_where_all_gpus_are_there_that_are_named(
+    on_gpus: Call,
+) -> None:
+    both, one_more = (
+        on_gpus("tests.pretend.training_paths:launched_with", names) for names in ("0,1", "0,1,7")
+    )
+
+    assert both == "cuda"
+    assert one_more.startswith("CUDA_VISIBLE_DEVICES names 3 GPUs (0, 1, 7), and CUDA finds 2")

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from numpy.typing import NDArray
 
 import trainer
+from difficulty_service.base.errors import TrainingError
 from tests.pretend.counting import Rounds
 from trainer.commands.evaluate import evaluate as evaluate_command
+from trainer.training.accelerator import make_accelerator
 from trainer.training.step import GradientStep
 
 NUM_SAMPLES, NUM_CLASSES, BATCH_SIZE = 288, 4, 32
@@ -82,6 +85,17 @@ def evaluate(device: str) -> None:
         trainer.train(FEATURES, train=(features, labels), out=run, device="cpu", progress=False)
         with redirect_stdout(io.StringIO()):
             evaluate_command(run, data=str(data), device=device)
+
+
+def launched_with(names: str) -> str:
+    """The device of a process of `accelerate launch` for GPUs of some names, or its refusal."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ACCELERATE_USE_CPU", "false")
+        patch.setenv("CUDA_VISIBLE_DEVICES", names)
+        try:
+            return str(make_accelerator("auto", "fp32").device)
+        except TrainingError as error:
+            return str(error)
 
 
 def _samples(kind: str) -> tuple[NDArray[Any], NDArray[np.int64]]:

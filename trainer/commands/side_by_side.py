@@ -15,6 +15,7 @@ from difficulty_service.base.threads import num_workers, share_cores
 from trainer.commands import STOPPED, SeveralSeeds
 from trainer.commands.places import Places, Running, SeedToTrain, train_one
 from trainer.runs.train import stop_on_signals
+from trainer.training.accelerator import require_named_gpus
 
 SIGNAL_SECONDS = 0.2
 """Time after which a signal is noticed while all processes train."""
@@ -104,7 +105,13 @@ class ProcessPlaces:
 
 
 def devices_of(jobs: int, device: str) -> list[str]:
-    """The device of each process."""
+    """The device of each process.
+
+    Raises:
+        TrainingError: CUDA does not find all GPUs that are named for them.
+    """
+    if device == "auto":
+        require_named_gpus()
     gpus = torch.cuda.device_count() if device == "auto" else 0
     if gpus < 2:  # noqa: PLR2004 - one is chosen by itself
         return [device] * jobs

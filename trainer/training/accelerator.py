@@ -11,7 +11,7 @@ from accelerate.state import AcceleratorState
 from accelerate.utils import InitProcessGroupKwargs
 from torch import Tensor, nn
 
-from difficulty_service.base.devices import has_gpu, problem_of
+from difficulty_service.base.devices import has_gpu, left_out_gpus, problem_of
 from difficulty_service.base.errors import Setting, TrainingError
 from difficulty_service.base.processors import computes_in_bfloat16
 from trainer.config import TrainingConfig
@@ -27,6 +27,8 @@ OTHER_ENGINES = {
 }
 """Ways in which Accelerate would change a model, and what to do in their place."""
 
+SET_BY_LAUNCHERS = ("WORLD_SIZE", "ACCELERATE_USE_CPU")
+"""Variables that torchrun and `accelerate launch` set, the latter also for one process."""
 
 LONGEST_WORK_OF_ONE = timedelta(hours=12)
 """Time for which processes wait for one that works alone, such as on the uncertainty head.
@@ -65,6 +67,8 @@ def make_accelerator(device: str, precision: Precision) -> Accelerator:
     else:
         os.environ.pop("ACCELERATE_TORCH_DEVICE", None)
     on_cpu = device == "cpu" or os.environ.get("ACCELERATE_USE_CPU", "").lower() in {"1", "true"}
+    if not on_cpu and any(name in os.environ for name in SET_BY_LAUNCHERS):
+        require_named_gpus()
     on_gpu = not on_cpu and has_gpu()
     # Accelerate would take a GPU that is there and cannot compute.
     on_cpu = on_cpu or (torch.cuda.is_available() and not on_gpu)
@@ -83,6 +87,17 @@ def make_accelerator(device: str, precision: Precision) -> Accelerator:
         atexit.unregister(_leave_other_processes)
         atexit.register(_leave_other_processes)
     return accelerator
+
+
+def require_named_gpus() -> None:
+    """Refuses to have fewer GPUs share the work than CUDA_VISIBLE_DEVICES names."""
+    if (left_out := left_out_gpus()) is not None:
+        raise TrainingError(
+            left_out,
+            "name GPUs that nvidia-smi lists, or use ",
+            Setting("device", "cpu"),
+            parameter="device",
+        )
 
 
 def require_processes(settings: TrainingConfig, accelerator: Accelerator) -> None:

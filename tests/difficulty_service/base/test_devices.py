@@ -84,3 +84,24 @@ def test_a_machine_without_a_gpu_needs_no_warning(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
 
     assert choose_device("auto").type != "cuda"
+
+
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [
+        ("", None),
+        ("-1", None),
+        ("NoDevFiles", None),  # as Slurm says that a job has no GPU
+        ("0", None),
+        ("0,1", "names 2 GPUs (0, 1), and CUDA finds 1"),
+    ],
+)
+def test_gpus_are_left_out_where_more_are_named_than_found(
+    names: str, problem: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", names)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: int(names.startswith("0")))
+
+    left_out = devices.left_out_gpus()
+
+    assert left_out == (problem and f"CUDA_VISIBLE_DEVICES {problem}")

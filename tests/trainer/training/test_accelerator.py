@@ -94,6 +94,27 @@ def test_several_processes_do_not_share_one_device(monkeypatch: pytest.MonkeyPat
         make_accelerator("cuda:0", "auto")
 
 
+@pytest.mark.parametrize("launcher", ["WORLD_SIZE", "ACCELERATE_USE_CPU"])
+def test_launched_processes_do_not_train_on_fewer_gpus_than_are_named(
+    launcher: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(launcher, {"WORLD_SIZE": "2"}.get(launcher, "false"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,7")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+
+    with pytest.raises(TrainingError, match=r"names 2 GPUs \(0, 7\), and CUDA finds 1; name"):
+        make_accelerator("auto", "fp32")
+
+
+def test_a_gpu_that_is_named_and_missing_does_not_matter_on_the_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+
+    assert make_accelerator("auto", "fp32").device == torch.device("cpu")
+
+
 def test_one_process_returns_its_own_value() -> None:
     accelerator = make_accelerator("cpu", "fp32")
 
