@@ -40,6 +40,7 @@ from trainer.metrics.ood import (
     detection_by_score,
     joined_scores,
     ood_score,
+    scores_of_both,
 )
 from trainer.metrics.ranking import Convention, RocCurve, roc_curve
 from trainer.metrics.selective import (
@@ -164,8 +165,7 @@ def evaluate_ood(
         # No temperature changes the order of the largest logits.
         known = {} if stage == "raw" else {"max_logit": record["max_logit"]}
         detection = {
-            by: known.get(by)
-            or _ood_values(ood_score(scaled[0], by), ood_score(scaled[1], by), resampling)
+            by: known.get(by) or _ood_values(*scores_of_both(*scaled, by), resampling)
             for by in OOD_SCORES
         }
         record |= detection if stage == "raw" else {stage: temperature | detection}

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from difficulty_service.base.errors import MetricError
 from trainer.metrics.calibration import NUM_BINS, equal_width_bins
-from trainer.metrics.ood import joined_scores, ood_score
+from trainer.metrics.ood import joined_scores, scores_of_both
 from trainer.metrics.predictions import as_array, check_predictions
 from trainer.metrics.weighted import (
     WEIGHTED_METRICS,
@@ -163,7 +163,7 @@ def ood_intervals(
     Raises:
         MetricError: `by` is unknown, or logits are invalid.
     """
-    return detection_intervals(ood_score(id_logits, by), ood_score(ood_logits, by), resampling)
+    return detection_intervals(*scores_of_both(id_logits, ood_logits, by), resampling)
 
 
 def detection_intervals(

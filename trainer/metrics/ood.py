@@ -80,6 +80,16 @@ def ood_score(logits: Tensor, by: str) -> Tensor:
     return OOD_SCORES[by](logits)
 
 
+def scores_of_both(id_logits: Tensor, ood_logits: Tensor, by: str) -> tuple[Tensor, Tensor]:
+    """`ood_score` of ID and of OOD samples, computed together.
+
+    With ties joined among each kind alone, samples of both whose confidence is 1 but for rounding
+    would be ranked.
+    """
+    scores = ood_score(torch.cat([id_logits.cpu(), ood_logits.cpu()]), by)
+    return scores[: len(id_logits)], scores[len(id_logits) :]
+
+
 def ood_detection(
     id_logits: Tensor, ood_logits: Tensor, by: str = "msp", convention: Convention = "first"
 ) -> OodDetection:
@@ -95,7 +105,7 @@ def ood_detection(
         MetricError: `by` is unknown, or logits are invalid.
     """
     return detection_by_score(
-        *joined_scores(ood_score(id_logits, by), ood_score(ood_logits, by)), convention
+        *joined_scores(*scores_of_both(id_logits, ood_logits, by)), convention
     )
 
 

@@ -67,6 +67,25 @@ def test_the_energy_is_minus_the_log_sum_of_exponentials_of_any_size() -> None:
     torch.testing.assert_close(energy, -torch.logsumexp(logits.double(), dim=1))
 
 
+def test_confidences_that_differ_by_the_order_of_the_classes_are_ties() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(200, 10, generator=generator)
+    shuffled = torch.stack([row[torch.randperm(10, generator=generator)] for row in logits])
+
+    detection = ood_detection(logits, shuffled, "msp")
+
+    assert (detection.auroc, detection.aupr_ood, detection.aupr_id) == (0.5, 0.5, 0.5)
+
+
+def test_samples_of_both_kinds_are_ties_where_their_confidence_is_1_but_for_rounding() -> None:
+    sure = torch.tensor([[0.0, 35.0], [0.0, 34.5], [0.0, 34.2]], dtype=torch.float64)
+    surest = torch.tensor([[0.0, 100.0], [0.0, 90.0]], dtype=torch.float64)
+
+    detection = ood_detection(sure, surest, "msp")
+
+    assert detection.auroc == 0.5
+
+
 def test_unknown_scores_are_named() -> None:
     with pytest.raises(MetricError, match="'odin' is unknown; give one of msp, entropy"):
         ood_score(torch.zeros(1, 2), "odin")
