@@ -37,7 +37,11 @@ from trainer.training.step import TrainingData
 from trainer.training.supervision import TRUSTED, LabelBeliefs, Supervision
 from trainer.transformers_files import encoder_of
 from trainer.weights.formula import WeightsDistribution
-from trainer.weights.from_scores import difficulty_of_samples, weights_of_samples
+from trainer.weights.from_scores import (
+    difficulty_of_samples,
+    warn_of_other_labels,
+    weights_of_samples,
+)
 from trainer.weights.label_trust import label_beliefs
 from trainer.weights.score_files import ScoreFiles, opening_once
 
@@ -129,6 +133,7 @@ def _run(
         weights, distribution = _weights(splits, recipe, score_files)
         beliefs = _beliefs(splits.train, recipe.loss, score_files)
         difficulty = _difficulty(splits, recipe, score_files)
+        label_warnings = _warn_of_other_labels(splits.train, recipe, score_files)
     supervision = _supervision(beliefs, recipe.loss)
     identity = _identity(request, splits.train, weights, supervision, difficulty)
     if request.resume and (folder / run_folder.METRICS).exists():
@@ -148,7 +153,7 @@ def _run(
         run_folder.write_json(folder / run_folder.OBJECTIVE, objective)
         run_folder.write_inputs(folder / run_folder.INPUTS, splits.spec, splits.train.class_names)
         run_folder.write_errors(folder / run_folder.ERRORS, splits.skipped)
-    callbacks.on_warnings((*splits.warnings, *emulated_precision(accelerator)))
+    callbacks.on_warnings((*splits.warnings, *label_warnings, *emulated_precision(accelerator)))
     callbacks.on_start(len(splits.train), state.progress, distribution)
 
     def save() -> None:
@@ -241,6 +246,24 @@ def _difficulty(splits: Splits, recipe: Recipe, score_files: ScoreFiles) -> Tens
     scores = score_files(config.scores)
     return difficulty_of_samples(
         splits.train.sample_ids, scores, config.column, known_ids=splits.all_ids
+    )
+
+
+def _warn_of_other_labels(
+    samples: Samples, recipe: Recipe, score_files: ScoreFiles
+) -> tuple[str, ...]:
+    """What is to be said about the labels whose difficulty the recipe uses."""
+    regulariser, sampling = recipe.regulariser, recipe.sampling
+    used = []
+    if regulariser.weights == "scores" and regulariser.alpha > 0:
+        used.append(regulariser.scores)
+    if sampling.order != "random":
+        used.append(sampling.scores)
+    return tuple(
+        sentence
+        for path in dict.fromkeys(used)
+        if path is not None
+        for sentence in warn_of_other_labels(samples, score_files(path))
     )
 
 

@@ -16,13 +16,19 @@ from difficulty_service.scores.file import OpenScoreFile
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.score_columns import require_columns
 from trainer.config import ScoreWeights
+from trainer.data.splits import are_numbers
+from trainer.samples import Samples
 from trainer.weights.formula import WeightsDistribution, describe_weights, sample_weights
 from trainer.weights.score_files import (
+    describe_other_labels,
     examples_of,
     positions_of,
     require_reliable,
+    texts_at,
     unique_ids,
 )
+
+LABEL_NAME = "label_name"
 
 
 @dataclass(frozen=True)
@@ -120,6 +126,26 @@ def difficulty_of_samples(
     joined = _join(read, sample_ids, known_ids)
     _check_matched(joined, scores.path, ScoreWeights(column=column), may_lack=False)
     return torch.from_numpy(joined.scores)
+
+
+def warn_of_other_labels(samples: Samples, scores: OpenScoreFile) -> tuple[str, ...]:
+    """A sentence where training samples have another label than the one whose difficulty is known.
+
+    None where the classes have names in the file or in the dataset alone.
+    """
+    if LABEL_NAME not in scores.schema.names:
+        return ()
+    table = scores.read(["sample_id", LABEL_NAME])
+    ids = pa.array(list(samples.sample_ids), pa.large_string())
+    scored = texts_at(table[LABEL_NAME], positions_of(ids, unique_ids(table, scores.path)))
+    names = [name for name in scored if name is not None]
+    if are_numbers(names) != are_numbers(samples.class_names):
+        return ()
+    return tuple(
+        f"{problem}; a score is the difficulty of a sample with its label: score the training "
+        "dataset again if this is not intended"
+        for problem in describe_other_labels(samples, scored, scores.path)
+    )
 
 
 def _read_column(file: OpenScoreFile, name: str, key: str) -> _ScoreColumn:

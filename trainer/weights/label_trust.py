@@ -19,7 +19,13 @@ from difficulty_service.scores.score_columns import LIKELIEST_CLASSES
 from trainer.config import LossConfig
 from trainer.samples import Samples
 from trainer.training.supervision import LabelBeliefs
-from trainer.weights.score_files import examples_of, positions_of, unique_ids
+from trainer.weights.score_files import (
+    describe_other_labels,
+    examples_of,
+    positions_of,
+    texts_at,
+    unique_ids,
+)
 
 COLUMNS = ("sample_id", "label", "label_name", "p_wrong", "suggested_label_name")
 
@@ -40,8 +46,12 @@ def label_beliefs(samples: Samples, scores: OpenScoreFile, config: LossConfig) -
     _require_known(ids, known, positions, path, config)
     names = np.array(samples.class_names, dtype=object)
     given = names[samples.labels.numpy()]
-    _require_same_labels(ids, given, _take(table["label_name"], positions), path)
-    suggested = np.where(known, _take(table["suggested_label_name"], positions), given)
+    for problem in describe_other_labels(samples, texts_at(table["label_name"], positions), path):
+        raise UnmatchedScores(
+            problem,
+            "score the labels that are trained on; data.label_noise changes labels after scoring",
+        )
+    suggested = np.where(known, texts_at(table["suggested_label_name"], positions), given)
     return LabelBeliefs(
         probabilities=torch.from_numpy(np.where(known, found, 1.0)),
         known=torch.from_numpy(known),
@@ -95,12 +105,6 @@ def probability_of_label(table: pa.Table, num_classes: int) -> NDArray[np.float6
     return np.where(known & np.isnan(own), rest, own)
 
 
-def _take(column: pa.ChunkedArray, positions: NDArray[np.int64]) -> NDArray[np.object_]:
-    """Texts of some rows; None for the row -1, and where there is none."""
-    texts = np.array([*column.cast(pa.large_string()).to_pylist(), None], dtype=object)
-    return texts[positions]
-
-
 def _require_known(
     ids: pa.Array,
     known: NDArray[np.bool_],
@@ -122,21 +126,6 @@ def _require_known(
     if known.any():
         remedy += ', or set loss.missing = "keep" to train on the labels of such samples as given'
     raise UnmatchedScores(f"{path} does not fit the dataset: {'; '.join(problems)}", remedy)
-
-
-def _require_same_labels(
-    ids: pa.Array, given: NDArray[np.object_], scored: NDArray[np.object_], path: Path
-) -> None:
-    """Refuses scores of other labels than those that are trained on."""
-    differs = np.array([name is not None for name in scored]) & (scored != given)
-    if differs.any():
-        first = int(np.flatnonzero(differs)[0])
-        raise UnmatchedScores(
-            f"{differs.sum():,} of {len(ids):,} training samples have another label than in "
-            f"{path}, for example {ids[first].as_py()!r}: {given[first]!r}, and {scored[first]!r} "
-            "there",
-            "score the labels that are trained on; data.label_noise changes labels after scoring",
-        )
 
 
 def _class_indices(names: NDArray[np.object_], class_names: tuple[str, ...], path: Path) -> Tensor:

@@ -17,6 +17,7 @@ from difficulty_service.scores.file import OpenScoreFile, open_scores
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.score_columns import scorer_of
 from trainer.config import AnyData, ImageData
+from trainer.samples import Samples
 
 EXAMPLES = 3
 """Number of ids that a message names."""
@@ -86,6 +87,33 @@ def examples_of(sample_ids: pa.Array) -> str:
     """The first ids of some, as a clause."""
     examples = sample_ids[:EXAMPLES].to_pylist()
     return f"for example {', '.join(map(repr, examples))}"
+
+
+def texts_at(column: pa.ChunkedArray, positions: NDArray[np.int64]) -> NDArray[np.object_]:
+    """Texts of some rows; None for the row -1, and where there is none."""
+    texts = np.array([*column.cast(pa.large_string()).to_pylist(), None], dtype=object)
+    return texts[positions]
+
+
+def describe_other_labels(
+    samples: Samples, scored: NDArray[np.object_], path: Path
+) -> tuple[str, ...]:
+    """A sentence where samples have another label than the one that was scored, else none.
+
+    Args:
+        samples: Training samples.
+        scored: Name of the label of each in the score file, None where there is none.
+        path: The score file.
+    """
+    given = np.array(samples.class_names, dtype=object)[samples.labels.numpy()]
+    differs = np.array([name is not None for name in scored]) & (scored != given)
+    if not differs.any():
+        return ()
+    first = int(np.flatnonzero(differs)[0])
+    return (
+        f"{differs.sum():,} of {len(given):,} training samples have another label than in {path}, "
+        f"for example {samples.sample_ids[first]!r}: {given[first]!r}, and {scored[first]!r} there",
+    )
 
 
 def require_reliable(provenance: Provenance, path: Path, way_out: str = "") -> None:

@@ -255,3 +255,36 @@ def test_the_package_loads_nothing_heavy_until_a_name_is_used() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
 
     assert done.stdout.split() == ["False", "train", "False"]
+
+
+@pytest.mark.parametrize(
+    "used",
+    [
+        {"regulariser.weights": "scores", "regulariser.alpha": 0.3},
+        {"sampling.order": "easy_first"},
+    ],
+    ids=["weights", "order"],
+)
+def test_scores_of_other_labels_are_warned_of(tmp_path: Path, used: dict[str, Any]) -> None:
+    features, labels = make_arrays(0)
+    other = labels.copy()
+    other[:7] = (other[:7] + 1) % CLASSES
+
+    with pytest.warns(UserWarning, match=r"7 of 90 training .* example '0': .*score the training"):
+        run(
+            tmp_path,
+            settings={**used, "data.validation": 0},
+            scores=ds.score(features, other),
+        )
+
+
+def test_scores_of_the_same_labels_and_of_labels_under_other_names_are_not_warned_of(
+    tmp_path: Path,
+) -> None:
+    features, labels = make_arrays(0)
+    named = [("cat", "dog", "eel")[label] for label in labels]
+    settings = {"regulariser.weights": "scores", "regulariser.alpha": 0.3}
+
+    for number, given in enumerate((labels, named)):
+        scores = ds.score(features, given)
+        run(tmp_path / str(number), settings=settings, scores=scores)
