@@ -149,7 +149,7 @@ def accumulate_moments(
             total.scatter.add_(batch_sums.scatter)
             if batch_sums.first_bad is not None:
                 first_row = total.num_samples - int(batch_sums.counts.sum())
-                raise _not_finite(batch_sums.first_bad, first_row)
+                raise _not_finite(batch_sums.first_bad, first_row, matmul_dtype)
     class_sums, scatter = fetch_all([total.class_sums, total.scatter])
     return Moments(pilot, total.counts, class_sums, mirror_upper(scatter))
 
@@ -260,7 +260,14 @@ def require_finite(features: Tensor, row_numbers: Tensor) -> None:
         raise _not_finite(0, int(row_numbers[bad[0]]))
 
 
-def _not_finite(first_bad: int, first_row: int) -> StatisticsError:
+def _not_finite(
+    first_bad: int, first_row: int, matmul_dtype: torch.dtype | None = None
+) -> StatisticsError:
+    if first_bad == PRODUCTS_OVERFLOW and matmul_dtype == torch.float64:
+        return StatisticsError(
+            "the products of these features overflow float64",
+            "divide the features by their largest value",
+        )
     if first_bad == PRODUCTS_OVERFLOW:
         return StatisticsError(
             "the products of these features overflow float32",

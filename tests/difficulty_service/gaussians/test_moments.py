@@ -185,6 +185,19 @@ def test_features_whose_products_overflow_are_to_be_fitted_in_float64() -> None:
     assert moments.scatter.isfinite().all()
 
 
+def test_features_whose_products_overflow_float64_are_to_be_scaled() -> None:
+    features, labels = make_features()
+    features, pilot = 1e200 * features.double(), torch.zeros(6).double()
+
+    with pytest.raises(StatisticsError, match=r"overflow float64; divide the features by"):
+        compute_moments(features, labels, pilot, NUM_CLASSES, matmul_dtype=torch.float64)
+
+    moments = compute_moments(
+        features / 1e200, labels, pilot, NUM_CLASSES, matmul_dtype=torch.float64
+    )
+    assert moments.scatter.isfinite().all()
+
+
 def test_features_of_another_dimension_than_the_pilot_are_an_error() -> None:
     features, labels = make_features(dim=6)
 
