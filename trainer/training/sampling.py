@@ -71,7 +71,8 @@ class DifficultySampler(Sampler[list[int]]):
 
         Raises:
             ConfigError: An option is unknown, wrong or without effect.
-            ValueError: Difficulties are not finite, or a process would get nothing of a batch.
+            ValueError: Difficulties are not finite, there is no batch or epoch, or a process would
+                get nothing of a batch.
         """
         if difficulty.ndim != 1 or not difficulty.isfinite().all():
             raise ValueError(
@@ -82,6 +83,11 @@ class DifficultySampler(Sampler[list[int]]):
         if isinstance(self.sampling, PacedOrder) and epochs is None:
             raise ConfigError(
                 f"order={order!r} grows over the epochs", "give their number as epochs"
+            )
+        if min(len(difficulty), batch_size, 1 if epochs is None else epochs) < 1:
+            raise ValueError(
+                f"{len(difficulty)} samples in batches of {batch_size} for {epochs} epochs; give "
+                "at least one of each"
             )
         self.difficulty, self.seed, self.process = difficulty, seed, process
         # Accelerate drops or fills up every batch below an attribute `batch_size`.

@@ -172,6 +172,18 @@ def test_a_sampler_that_makes_no_sense_is_an_error(
         trainer.DifficultySampler(batch_size=BATCH, order=order, **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("samples", "batch_size", "epochs"), [(0, 8, 6), (50, 0, 6), (50, -8, 6), (50, 8, 0)]
+)
+def test_batches_that_there_cannot_be_are_refused(
+    difficulty: Tensor, samples: int, batch_size: int, epochs: int
+) -> None:
+    message = f"{samples} samples in batches of {batch_size} for {epochs} epochs"
+
+    with pytest.raises(ValueError, match=message):
+        trainer.DifficultySampler(difficulty[:samples], batch_size, "easy_first", epochs=epochs)
+
+
 def test_difficulty_is_joined_to_the_samples_by_their_ids(tmp_path: Path) -> None:
     path = write_score_file(tmp_path / "scores.parquet", {"a": 1.0, "b": 5.0})
 
