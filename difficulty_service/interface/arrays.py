@@ -157,7 +157,15 @@ def is_missing(value: object) -> bool:
 
 def to_texts(ids: Column, parameter: str) -> list[str]:
     """Ids as a list, also of a Series or a column of Arrow; whole numbers as their digits."""
-    listed = to_column(ids, parameter).to_pylist() if is_arrow(ids) else list(ids)
+    is_column = is_arrow(ids) or isinstance(ids, Tensor)
+    listed = to_column(ids, parameter).to_pylist() if is_column else list(ids)
+    for each in listed:
+        if not isinstance(each, str | int | np.integer):
+            raise DatasetError(
+                f"{parameter} hold {each!r}",
+                "pass text or whole numbers, one for each sample",
+                parameter=parameter,
+            )
     # Features and arrays without ids are numbered, and their score file has the numbers as texts.
     return [str(each) if isinstance(each, int | np.integer) else each for each in listed]
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import difficulty_service as ds
 import trainer
-from difficulty_service.base.errors import ConfigError, UnmatchedScores
+from difficulty_service.base.errors import ConfigError, DatasetError, UnmatchedScores
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
 from tests.factories import write_image_folder, write_score_file
@@ -57,7 +57,7 @@ def test_weights_come_from_scores_in_memory_as_from_their_file(tmp_path: Path) -
     assert torch.equal(weights, trainer.read_weights(path, scores.sample_id[::-1]))
 
 
-@pytest.mark.parametrize("make", [range, np.arange, lambda count: list(range(count))])
+@pytest.mark.parametrize("make", [range, np.arange, torch.arange, lambda count: list(range(count))])
 def test_samples_without_ids_are_named_by_their_numbers(
     make: Callable[[int], Sequence[int]],
 ) -> None:
@@ -70,6 +70,12 @@ def test_samples_without_ids_are_named_by_their_numbers(
     assert torch.equal(weights, trainer.read_weights(scores, scores.sample_id))
     with pytest.raises(UnmatchedScores, match="35 of its scores belong to no sample"):
         trainer.read_weights(scores, make(5))
+
+
+@pytest.mark.parametrize("wrong", [1.0, None, Path("b"), b"b"])
+def test_ids_that_are_neither_text_nor_whole_numbers_are_named(scores: Path, wrong: object) -> None:
+    with pytest.raises(DatasetError, match=r"sample_ids hold .*; pass text or whole numbers"):
+        trainer.read_weights(scores, ["a", wrong])  # type: ignore[list-item]
 
 
 def test_the_ids_of_an_image_folder_of_torchvision_are_those_of_a_score_file(
