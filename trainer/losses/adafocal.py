@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainer.losses.constants import require_at_least
 from trainer.losses.targets import expected, nll_of_targets
 
 
@@ -195,6 +196,10 @@ class AdaFocal:
         switch: float = 0.2,
         limits: tuple[float, float] = (-2.0, 20.0),
     ) -> None:
+        require_at_least(1, num_bins=num_bins)
+        require_at_least(0, rate=rate, switch=switch)
+        if not limits[0] <= first_gamma <= limits[1]:
+            raise ValueError(f"first_gamma = {first_gamma:g} must be within limits = {limits}")
         self.rule = GammaRule(rate, switch, limits[0], limits[1])
         self.bins = first_bins(num_bins, first_gamma)
         self._rows: list[dict[str, float | int | None]] = []

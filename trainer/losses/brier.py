@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from trainer.losses.constants import require_at_least
 from trainer.losses.cross_entropy import cross_entropy
 from trainer.losses.focal import gamma_53
 from trainer.losses.targets import are_distributions, require_indices
@@ -54,6 +55,7 @@ def bsce(
     Raises:
         ValueError: The form has another name.
     """
+    require_at_least(0, gamma=gamma)
     score = _generalised_brier(_error(logits, targets), gamma, beta, form)
     return score * cross_entropy(logits, targets)
 
@@ -79,6 +81,7 @@ def bsce_gra(
     Raises:
         ValueError: The form has another name.
     """
+    require_at_least(0, gamma=gamma)
     score = _generalised_brier(_error(logits.detach(), targets), gamma, beta, form)
     return score * cross_entropy(logits, targets)
 
@@ -146,6 +149,7 @@ def _error(logits: Tensor, targets: Tensor) -> Tensor:
 
 def _generalised_brier(error: Tensor, gamma: float | Tensor, beta: float, form: Form) -> Tensor:
     """One score per sample from errors of shape (samples, classes)."""
+    require_at_least(1, beta=beta)
     # A gamma below 1 has an infinite slope at 0, where predictions that round to one-hot lie.
     smallest = torch.finfo(error.dtype).tiny
     if form == "norm":

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from difficulty_service.base.device_copies import send
+from trainer.losses.constants import require_at_least
 from trainer.losses.targets import require_indices
 
 Confidence = Literal["max_probability", "entropy", "margin"]
@@ -83,6 +84,7 @@ class CorrectnessRanking:
     def __init__(
         self, *, coefficient: float = 1.0, confidence: Confidence = "max_probability"
     ) -> None:
+        require_at_least(0, coefficient=coefficient)
         self.coefficient = coefficient
         self.confidence: Confidence = confidence
         self._most, self._epoch = 1, 0

@@ -3,6 +3,7 @@
 from torch import Tensor
 from torch.nn import functional as F
 
+from trainer.losses.constants import require_at_least
 from trainer.losses.targets import are_distributions, expected, nll_of_targets
 
 
@@ -54,6 +55,7 @@ def poly_loss(logits: Tensor, targets: Tensor, *, epsilon: float = 2.0) -> Tenso
     Returns:
         One loss per sample. Shape (samples,).
     """
+    require_at_least(-1, epsilon=epsilon)
     loss = nll_of_targets(logits, targets)
     return expected(loss + epsilon * (1 - (-loss).exp()), targets)
 
@@ -74,6 +76,7 @@ def logit_l1(logits: Tensor, targets: Tensor, *, coefficient: float = 0.003) -> 
     Returns:
         One loss per sample. Shape (samples,).
     """
+    require_at_least(0, coefficient=coefficient)
     return cross_entropy(logits, targets) + coefficient * logits.abs().sum(dim=-1)
 
 
@@ -105,4 +108,5 @@ def entropy_regularised(logits: Tensor, targets: Tensor, *, alpha: float = 0.18)
     Returns:
         One loss per sample, in nats, negative where the entropy outweighs it. Shape (samples,).
     """
+    require_at_least(0, alpha=alpha)
     return cross_entropy(logits, targets) - alpha * entropy(logits)

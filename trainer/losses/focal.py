@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import lambertw
 from torch import Tensor
 
+from trainer.losses.constants import require_at_least
 from trainer.losses.targets import are_distributions, expected, nll_of_targets
 
 # Target probabilities at which the published gammas change.
@@ -62,6 +63,7 @@ def lambert_gamma(probabilities: Tensor, *, largest_gamma: float = 5.0) -> Tenso
     Returns:
         One gamma per sample, from 0 to `largest_gamma`. Shape (samples,).
     """
+    require_at_least(0, largest_gamma=largest_gamma)
     exact = probabilities.detach().double()
     p = exact.clamp(_SMALLEST_PROBABILITY, _EASY_FROM)
     if p.device.type == "cpu":
@@ -126,6 +128,7 @@ def focal(logits: Tensor, targets: Tensor, *, gamma: float = 3.0) -> Tensor:
     Returns:
         One loss per sample. Shape (samples,).
     """
+    require_at_least(0, gamma=gamma)
     loss = nll_of_targets(logits, targets)
     return expected(_focal_weight(loss, gamma) * loss, targets)
 
@@ -143,6 +146,7 @@ def focal_gra(logits: Tensor, targets: Tensor, *, gamma: float = 3.0) -> Tensor:
     Returns:
         One loss per sample, equal in value to `focal`. Shape (samples,).
     """
+    require_at_least(0, gamma=gamma)
     loss = nll_of_targets(logits, targets)
     return expected(_focal_weight(loss, gamma).detach() * loss, targets)
 
@@ -224,7 +228,8 @@ class GammaSchedule:
         fractional: Whether boundaries are fractions from 0 to 1 rather than epochs.
 
     Raises:
-        ValueError: Numbers of gammas and boundaries do not fit, or boundaries are not ascending.
+        ValueError: Numbers of gammas and boundaries do not fit, a gamma is below zero, or
+            boundaries are not ascending, or neither epochs nor fractions.
     """
 
     gammas: tuple[float, ...] = (5.0, 3.0, 1.0)
@@ -236,6 +241,11 @@ class GammaSchedule:
             raise ValueError(
                 f"{len(self.gammas)} gammas and {len(self.boundaries)} boundaries do not fit; "
                 "give one gamma more than boundaries"
+            )
+        require_at_least(0, **{f"gammas[{at}]": gamma for at, gamma in enumerate(self.gammas)})
+        if not self.fractional and any(boundary % 1 for boundary in self.boundaries):
+            raise ValueError(
+                f"boundaries {self.boundaries} must be whole epochs where fractional is false"
             )
         if list(self.boundaries) != sorted(self.boundaries):
             raise ValueError(f"boundaries {self.boundaries} must be ascending")
@@ -334,6 +344,7 @@ def dual_focal_gra(logits: Tensor, targets: Tensor, *, gamma: float = 5.0) -> Te
 
 def _dual_focal_weight(logits: Tensor, targets: Tensor, gamma: float) -> Tensor:
     """`(1 - p_t + p_j) ** gamma`, of the target or of every class, as `nll_of_targets`."""
+    require_at_least(0, gamma=gamma)
     probabilities = logits.softmax(dim=-1)
     if are_distributions(logits, targets):
         own, below = probabilities, _next_less_probable(logits, probabilities)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from trainer.losses.constants import require_at_least
 from trainer.losses.targets import require_indices
 
 Normalisation = Literal["paper", "reference"]
@@ -49,6 +50,7 @@ def mmce(
         ValueError: The normalisation has another name.
     """
     _check(normalisation)
+    require_at_least(0, coefficient=coefficient)
     squared = squared_mmce(logits, targets)
     term = squared if normalisation == "reference" else _root(squared)
     return F.cross_entropy(logits, targets, reduction="none") + coefficient * term
@@ -82,6 +84,7 @@ def mmce_weighted(
     Raises:
         ValueError: The normalisation has another name.
     """
+    require_at_least(0, coefficient=coefficient)
     term = weighted_mmce(logits, targets, normalisation=normalisation)
     return F.cross_entropy(logits, targets, reduction="none") + coefficient * term
 
