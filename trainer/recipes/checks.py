@@ -226,6 +226,13 @@ def _check_weights(recipe: Recipe, *, in_sweep: bool) -> Iterator[str]:
             "has no effect with regulariser.alpha = 0; raise alpha, such as to 0.3, or make it "
             '"constant"',
         )
+    if recipe.loss.name == "entropy_regularised" and regulariser.alpha > 0:
+        yield wrong_value(
+            "loss.name",
+            "entropy_regularised",
+            f"subtracts the entropy that regulariser.alpha = {regulariser.alpha:g} subtracts; "
+            "choose one of the two",
+        )
 
 
 def _check_sampling(recipe: Recipe) -> Iterator[str]:

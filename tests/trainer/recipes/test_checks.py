@@ -75,6 +75,10 @@ def test_a_wrong_constant_of_a_loss_shows_before_any_data_is_read(
     ("overrides", "expected"),
     [
         (["regulariser.weights=scores"], "has no effect with regulariser.alpha = 0"),
+        (
+            ["loss.name=entropy_regularised", "regulariser.alpha=0.3"],
+            "subtracts the entropy that regulariser.alpha = 0.3 subtracts; choose one of the two",
+        ),
         (["regulariser.scores=s.parquet"], 'has no effect with regulariser.weights = "constant"'),
         (["model.name=probe"], 'takes features, and data.kind is "images"'),
         (["data.kind=text"], 'takes images, and data.kind is "text"; choose text_cnn'),
