@@ -121,6 +121,11 @@ def probe(
             f"probe has dropout {dropout} but no hidden layer",
             "set hidden to widths of layers, such as [512], or dropout to 0",
         )
+    if any(width < 1 for width in hidden):
+        raise ConfigError(
+            f"probe has hidden = {list(hidden)}",
+            "give widths of 1 or more, such as [512]; [] is a linear probe",
+        )
     layers: list[nn.Module] = []
     widths = (spec.shape[0], *hidden)
     for inputs, outputs in pairwise(widths):

@@ -1,8 +1,10 @@
 """Classifiers on features."""
 
+import pytest
 import torch
 from torch import nn
 
+from difficulty_service.base.errors import ConfigError
 from trainer.config import ModelConfig
 from trainer.models import build_model, probe
 from trainer.samples import InputSpec
@@ -28,6 +30,12 @@ def test_hidden_layers_have_the_given_widths() -> None:
     assert widths == [(4, 8), (8, 5), (5, 3)]
     assert model(torch.randn(2, 4)).shape == (2, 3)
     assert [layer.p for layer in model.modules() if isinstance(layer, nn.Dropout)] == [0.25, 0.25]
+
+
+@pytest.mark.parametrize("hidden", [[0], [8, 0], [-1]])
+def test_a_hidden_layer_without_width_is_refused(hidden: list[int]) -> None:
+    with pytest.raises(ConfigError, match=r"hidden = .* of 1 or more"):
+        probe(InputSpec((4,)), 3, hidden=hidden)
 
 
 def linear_layers(model: nn.Module) -> list[nn.Linear]:
