@@ -28,6 +28,9 @@ NUM_BINS = 15
 
 SURE = 0.99
 
+SINGLE_ROUNDING = 8 * float(np.finfo(np.float32).eps)
+"""As `ROUNDING`, of probabilities in single precision, such as shares of votes."""
+
 
 @dataclass(frozen=True)
 class ReliabilityBins:
@@ -143,7 +146,8 @@ def equal_width_bins(
     """
     confidences, hits = _checked(confidence, correct, num_bins)
     edges = np.arange(num_bins + 1) / num_bins
-    return _bins(confidences, hits, bin_of(confidences, num_bins), edges[:-1], edges[1:])
+    numbers = bin_of(as_array(confidence), num_bins)
+    return _bins(confidences, hits, numbers, edges[:-1], edges[1:])
 
 
 def equal_mass_bins(
@@ -210,10 +214,11 @@ def classwise_ece_of_probabilities(
 def bin_of(confidences: NDArray[Any], num_bins: int) -> NDArray[np.intp]:
     """Index of the bin (l, u] of equal width of each value; 0 belongs to the first. Same shape.
 
-    A value within rounding error of an edge is at it.
+    A value within rounding error, of its own precision, of an edge is at it.
     """
+    rounding = SINGLE_ROUNDING if confidences.dtype == np.float32 else ROUNDING
     # Multiplying and rounding up is faster, but puts some edges, as 15/22, one bin too high.
-    edges = np.arange(1, num_bins) / num_bins + ROUNDING
+    edges = np.arange(1, num_bins) / num_bins + rounding
     return np.searchsorted(edges, confidences.astype(np.float64), side="left")
 
 
@@ -228,7 +233,7 @@ def _excess_of_classes(
     num_classes = probabilities.shape[1]
     # Slightly below the edge, so that rounding 1/bins to float32 excludes no value.
     large = np.flatnonzero(probabilities > (1 - 1e-6) / num_bins)
-    values = probabilities.ravel()[large].astype(np.float64)
+    values = probabilities.ravel()[large]
     columns = large % num_classes
     cells = columns * num_bins + bin_of(values, num_bins)
     own = probabilities[np.arange(len(targets)), targets]

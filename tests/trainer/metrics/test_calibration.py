@@ -289,3 +289,14 @@ def test_rounding_moves_no_confidence_across_the_edge_of_a_bin() -> None:
     for ulps in (-2, -1, 0, 1, 2):
         assert bin_of(edges * (1 + ulps * np.finfo(float).eps), 15).tolist() == list(range(14))
     assert bin_of(edges + 1e-14, 15).tolist() == list(range(1, 15))
+
+
+def test_shares_of_votes_have_the_same_bins_in_single_precision() -> None:
+    shares = torch.arange(1, 16, dtype=torch.float64) / 15
+    correct = torch.arange(15) % 2
+    probabilities = torch.stack([shares, 1 - shares], dim=1)
+
+    assert equal_width_bins(shares.float(), correct).counts.tolist() == [1] * 15
+    assert classwise_ece_of_probabilities(probabilities.float(), correct) == pytest.approx(
+        classwise_ece_of_probabilities(probabilities, correct), abs=1e-6
+    )
