@@ -32,8 +32,8 @@ class Scorer:
         sentence: What it finds, for people who choose.
         columns: Columns of a score file that it fills; by default one of its own name.
         compute: Where it needs all features at once, `module:function` of what computes its
-            column: it takes `scorers.Samples`, and returns a tensor or array of shape (samples,),
-            larger is harder, with NaN for a sample without a score.
+            column: it takes `scorers.ScorerInput`, and returns a tensor or array of shape
+            (samples,), larger is harder, with NaN for a sample without a score.
         package: Optional package that `compute` needs.
         needs_words: Whether `compute` compares images with names of classes, as a CLIP can.
     """

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Samples:
+class ScorerInput:
     """What a scorer is given that needs all features at once.
 
     Attributes:

@@ -15,7 +15,7 @@ from difficulty_service.gaussians.label_noise import judge_labels
 from difficulty_service.gaussians.label_rule import PRODUCTS_PER_BLOCK
 from difficulty_service.gaussians.products import BLOCK_ROWS, one_thread_per_product, row_ranges
 from difficulty_service.gaussians.row_sample import choose_samples
-from difficulty_service.scorers import Samples
+from difficulty_service.scorers import ScorerInput
 from difficulty_service.scorers.alike import mean_of_alike
 from difficulty_service.scorers.linear_probe import likeliest_scale, logits_left_out
 from difficulty_service.scorers.suspicion import PosteriorOptions, fit_posteriors
@@ -27,7 +27,7 @@ MOST_SAMPLES = 5000
 """Samples whose labels choose the scales."""
 
 
-def score_samples(samples: Samples) -> Tensor:
+def score_samples(samples: ScorerInput) -> Tensor:
     """The column `ambiguity`: log-odds of all other classes together against the label.
 
     With A the log of density and prior of each class by `agree`, and Z the logits of the probe from

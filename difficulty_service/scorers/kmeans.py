@@ -11,7 +11,7 @@ from torch import Tensor
 
 from difficulty_service.base.errors import StatisticsError
 from difficulty_service.base.float32_products import full_float32
-from difficulty_service.scorers import Samples
+from difficulty_service.scorers import ScorerInput
 from difficulty_service.scorers.faiss_package import Place, check_finite, load_faiss, search
 
 POINTS_PER_CENTROID = 256
@@ -23,7 +23,7 @@ DISTANCES_PER_BLOCK = 4_000_000
 """Approximate number of distances to centroids that are computed at a time."""
 
 
-def score_samples(samples: Samples) -> Tensor:
+def score_samples(samples: ScorerInput) -> Tensor:
     """The column `kmeans`, with a centre for each class; errors as for the functions below."""
     centroids = fit_kmeans(samples.features, samples.num_classes, samples.seed, samples.device)
     return kmeans_distance(samples.features, centroids)

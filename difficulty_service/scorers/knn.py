@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from difficulty_service.base.errors import StatisticsError
-from difficulty_service.scorers import Samples
+from difficulty_service.scorers import ScorerInput
 from difficulty_service.scorers.faiss_package import Place, check_finite, load_faiss, search
 
 NUM_NEIGHBOURS = 10
@@ -28,7 +28,7 @@ GATHERED_ELEMENTS = 16_000_000
 """Approximate number of elements of the neighbours' features that are gathered at a time."""
 
 
-def score_samples(samples: Samples) -> Tensor:
+def score_samples(samples: ScorerInput) -> Tensor:
     """The column `knn`, against all other samples; errors as for `knn_distance`."""
     features = samples.features
     return knn_distance(

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from difficulty_service.gaussians.products import row_ranges
-from difficulty_service.scorers import Samples
+from difficulty_service.scorers import ScorerInput
 
 COSINES_AT_ONCE = 1 << 22
 """Approximate number of cosines that are held at a time."""
 
 
-def score_samples(samples: Samples) -> Tensor:
+def score_samples(samples: ScorerInput) -> Tensor:
     """The column `name_margin`; see `name_margins`."""
     if samples.cosines is None:
         raise ValueError("names of classes are needed")

@@ -28,7 +28,7 @@ from difficulty_service.gaussians.products import (
     row_ranges,
     threads_of,
 )
-from difficulty_service.scorers import Samples
+from difficulty_service.scorers import ScorerInput
 from difficulty_service.scorers.faiss_package import load_faiss
 from difficulty_service.scorers.mahalanobis import Distances, relative_mahalanobis
 from difficulty_service.scorers.suspicion import LabelPosteriors
@@ -253,7 +253,7 @@ def _scores_of_all(
         features = opened.features()
         rows.append(features.view(-1, store.runs, features.shape[1]).mean(dim=1))
         labels.append(opened.labels[:: store.runs])
-    samples = Samples(
+    samples = ScorerInput(
         torch.cat(rows).cpu(),
         torch.cat(labels).long(),
         len(store.class_names),

@@ -10,7 +10,7 @@ from torch import Tensor
 import difficulty_service as ds
 from difficulty_service.gaussians.batches import TensorBatches
 from difficulty_service.gaussians.row_sample import choose_samples
-from difficulty_service.scorers import Samples, alike, ambiguity, linear_probe
+from difficulty_service.scorers import ScorerInput, alike, ambiguity, linear_probe
 from difficulty_service.scorers.alike import mean_of_alike
 from difficulty_service.scorers.ambiguity import score_samples
 from difficulty_service.scorers.linear_probe import logits_left_out
@@ -28,7 +28,7 @@ def blobs(count: int = 200, distance: float = 2.0) -> tuple[Tensor, Tensor]:
 
 def scores_of(features: Tensor, labels: Tensor, num_classes: int = NUM_CLASSES) -> Tensor:
     """The column of some samples."""
-    return score_samples(Samples(features, labels, num_classes, seed=0))
+    return score_samples(ScorerInput(features, labels, num_classes, seed=0))
 
 
 def likeliest(logits: Tensor, labels: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from difficulty_service.base.errors import BackboneError
 from difficulty_service.features.store import open_store
 from difficulty_service.interface.score import score_dataset
 from difficulty_service.interface.scores import Scores
-from difficulty_service.scorers import Samples, label_names
+from difficulty_service.scorers import ScorerInput, label_names
 from difficulty_service.scorers.label_names import name_margins, score_samples
 from difficulty_service.scoring.pipeline import ScoreRequest, score_features
 from difficulty_service.settings.options import ScoringOptions
@@ -43,7 +43,7 @@ def test_one_class_has_no_other_name() -> None:
 def test_a_few_rows_at_a_time_give_the_same_margins(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(0)
     features, labels = torch.randn(50, 4, generator=generator), torch.arange(50) % 4
-    samples = Samples(features, labels, 4, 0, cosines=lambda rows: rows / 9)
+    samples = ScorerInput(features, labels, 4, 0, cosines=lambda rows: rows / 9)
     at_once = score_samples(samples)
 
     monkeypatch.setattr(label_names, "COSINES_AT_ONCE", 28)
