@@ -251,7 +251,8 @@ def decode_to_tensor(
 def is_plain(data: bytes, header: ImageFile.ImageFile) -> bool:
     """Whether torchcodec is known to give exactly the pixels that PIL gives.
 
-    PNG images with a colour profile go to PIL because libpng warns about bad profiles on stderr.
+    PNG images with a colour profile go to PIL because libpng warns about bad profiles on stderr,
+    and those with an orientation after the pixels because torchcodec reads none there.
     """
     if header.format in ("JPEG", "MPO"):  # MPO is a JPEG followed by further images.
         return header.mode in ("L", "RGB")
@@ -259,6 +260,8 @@ def is_plain(data: bytes, header: ImageFile.ImageFile) -> bool:
         return False
     if header.format == "WEBP":
         return True
+    if "exif" not in header.info and b"eXIf" in data:
+        return False
     return data[PNG_BIT_DEPTH_OFFSET] <= EIGHT_BITS and "icc_profile" not in header.info
 
 

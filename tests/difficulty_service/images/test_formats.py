@@ -200,6 +200,18 @@ def test_exif_orientation_is_applied(mode: Mode, file_format: str, orientation: 
     assert (read(data, mode) == np.asarray(expected.convert("RGB"))).all()
 
 
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_orientation_of_a_png_may_follow_its_pixels(mode: Mode, orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    block = chunk(b"eXIf", exif.tobytes().removeprefix(b"Exif\0\0"))
+    rows = b"".join(b"\0" + row.tobytes() for row in PIXELS)
+    data = png(bit_depth=8, colour_type=2, rows=rows, after=block)
+
+    expected = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
+    assert (read(data, mode) == np.asarray(expected)).all()
+
+
 def test_an_orientation_in_xmp_alone_is_ignored(mode: Mode) -> None:
     xmp = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf tiff:Orientation="6"/></x:xmpmeta>'
     data = save(Image.fromarray(PIXELS), "JPEG", xmp=xmp)
@@ -262,7 +274,9 @@ def chunk(name: bytes, content: bytes) -> bytes:
     return struct.pack(">I", len(content)) + name + content + struct.pack(">I", checksum)
 
 
-def png(*, bit_depth: int, colour_type: int, rows: bytes, before: bytes = b"") -> bytes:
+def png(
+    *, bit_depth: int, colour_type: int, rows: bytes, before: bytes = b"", after: bytes = b""
+) -> bytes:
     """A PNG of kinds that PIL does not write."""
     header = struct.pack(">IIBBBBB", WIDTH, HEIGHT, bit_depth, colour_type, 0, 0, 0)
     return b"".join(
@@ -271,6 +285,7 @@ def png(*, bit_depth: int, colour_type: int, rows: bytes, before: bytes = b"") -
             chunk(b"IHDR", header),
             before,
             chunk(b"IDAT", zlib.compress(rows)),
+            after,
             chunk(b"IEND", b""),
         ]
     )
