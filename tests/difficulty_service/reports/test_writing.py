@@ -129,7 +129,8 @@ def test_a_cell_of_the_matrix_leads_to_the_cards_that_are_on_the_page(tmp_path: 
 @pytest.mark.parametrize(
     ("margins", "sentence"),
     [
-        ([-1.0] * 6, "Every image fits its own class best."),
+        ([-1.0] * 6, "No image looks more like another class than its own."),
+        ([None] * 4 + [-1.0] * 2, "than its own. 4 compared with no other class"),
         ([1.0] + [-1.0] * 5, "1 of 6 images looks more like another class than its own."),
         ([None] * 6, "The labels cannot be checked: there is no second class to compare with."),
     ],
