@@ -139,11 +139,11 @@ def test_the_estimate_of_the_form_counts_the_samples_and_says_what_is_unknown(
 
     unknown = "How long it takes is not known: no job with this network has finished here yet."
     (tmp_path / "photos" / "cat" / "notes.txt").touch()
-    four, two = (f"Read as one folder per class: {n} images of 1 class (cat {n})." for n in (4, 2))
+    three, two = (f"Read as one folder per class: {n} images of 1 class (cat {n})." for n in (3, 2))
     assert [line for line in estimated().split("\n") if line.strip()] == [
-        four,
+        three,
         "Not read:1 not an image file by its extension '.txt' (cat/notes.txt)",
-        f"4 samples. {unknown}",
+        f"3 samples. {unknown}",
     ]
     limited = estimated(flip="1", limit="2")
     assert limited.split("\n") == [two, f"2 samples, 2 passes over each. {unknown}"]
