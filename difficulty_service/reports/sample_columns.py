@@ -43,6 +43,9 @@ MISSING = "(none)"
 PRESENT = "(some)"
 """What stands for any value."""
 
+NO_VALUE = "it has no value"
+"""Why a column of nothing is not shown."""
+
 MICROSECONDS = 1e6
 DAY = 86_400
 
@@ -185,7 +188,7 @@ def to_sample_column(name: str, column: pa.ChunkedArray) -> SampleColumn | str:
     if len(name) > LONGEST_NAME:
         return f"its name has more than {LONGEST_NAME} characters"
     if column.null_count == len(column):
-        return "it has no value"
+        return NO_VALUE
     try:
         return _convert(name, plain_column(column))
     except pa.ArrowException as error:
@@ -205,12 +208,17 @@ def _convert(name: str, column: pa.ChunkedArray) -> SampleColumn | str:
         return _of_integers(name, column)
     numbers = _floats(column)
     if np.isnan(numbers).all():
-        return "it has no value"
+        return NO_VALUE
     return SampleColumn(name, "number", numbers)
 
 
-def _of_texts(name: str, column: pa.ChunkedArray) -> SampleColumn:
+def _of_texts(name: str, column: pa.ChunkedArray) -> SampleColumn | str:
     texts = _combined(column.cast(pa.string()))
+    # A form leaves a blank value out of the address, and nobody could see it in a list.
+    is_blank = pc.equal(pc.utf8_trim_whitespace(texts), "")
+    texts = pc.if_else(is_blank, pa.scalar(None, pa.string()), texts)
+    if texts.null_count == len(texts):
+        return NO_VALUE
     if (dates := _dates_in(texts)) is not None:
         return _of_dates(name, dates)
     values = pc.unique(texts.drop_null())
@@ -233,7 +241,7 @@ def _dates_in(texts: pa.StringArray) -> pa.ChunkedArray | None:
     return None
 
 
-def _of_integers(name: str, column: pa.ChunkedArray) -> SampleColumn:
+def _of_integers(name: str, column: pa.ChunkedArray) -> SampleColumn | str:
     limits = pc.min_max(column).as_py()
     if max(abs(limits["min"]), abs(limits["max"])) > LARGEST_EXACT:
         return _of_texts(name, column)

@@ -48,6 +48,14 @@ def test_a_text_of_many_values_is_searched(number: int) -> None:
     assert column.at([7]) == ["camera 7"]
 
 
+def test_blank_texts_are_no_value_which_no_address_could_ask_for() -> None:
+    column = shown(["night", "", " \t", None])
+
+    assert (column.categories, column.counts) == (("night",), [1, 3])
+    assert column.at(range(4)) == ["night", None, None, None]
+    assert to_sample_column("x", pa.chunked_array([["", " "]])) == "it has no value"
+
+
 def test_long_texts_are_shortened_where_they_are_shown() -> None:
     column = shown(["x" * 10_000, None])
 
