@@ -14,7 +14,7 @@ from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.provenance import RandomCheck
 from difficulty_service.scores.random_checks import describe_check
 from tests.browser.kinds import OpenPage, Page
-from tests.browser.reports import axe_findings
+from tests.browser.reports import axe_findings, write_report
 
 OpenReport = Callable[[Order], Page]
 
@@ -97,6 +97,21 @@ def test_any_class_can_be_named(open_report: OpenReport, tmp_path: Path) -> None
         (ids[1], "keep", ""),
     ]
     assert following.startswith("2 of ")
+
+
+def test_of_classes_that_differ_in_case_alone_the_one_that_is_typed_is_taken(
+    open_page: OpenPage, make_scored: Callable[..., Path]
+) -> None:
+    page = open_page(write_report(make_scored(("Dog", "dog", "bird"))))
+
+    card = page.locator(".card[data-given=bird]").first
+    card.locator(".look").click()
+    page.get_by_label("It is").fill("dog")
+    listed = page.locator("#other-options").get_by_role("option").all_inner_texts()
+    page.get_by_label("It is").press("Enter")
+
+    assert listed == ["dog", "Dog"]
+    assert card.locator(".stamp").text_content() == "dog"
 
 
 def test_a_class_that_does_not_exist_is_refused(open_report: OpenReport) -> None:

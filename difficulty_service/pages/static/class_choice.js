@@ -2,10 +2,10 @@
 
 const MOST_LISTED = 50;
 
-// The names that contain a text, whatever their case: the same name first, then those that begin
-// with it, then those of which a word does.
+// The names that contain a text, whatever their case: the same name first, in its own case before any
+// other, then those that begin with it, then those of which a word does.
 function matchingNames(names, text) {
-  const wanted = text.trim().toLowerCase();
+  const typed = text.trim(), wanted = typed.toLowerCase();
   const rank = (name) => {
     if (name === wanted) return 0;
     if (name.startsWith(wanted)) return 1;
@@ -13,7 +13,7 @@ function matchingNames(names, text) {
   };
   return names.map((name) => [name, name.toLowerCase()])
     .filter(([, lower]) => lower.includes(wanted))
-    .sort(([, one], [, other]) => rank(one) - rank(other))
+    .sort(([name, one], [next, other]) => rank(one) - rank(other) || (next === typed) - (name === typed))
     .map(([name]) => name);
 }
 
