@@ -29,6 +29,9 @@ from difficulty_service.gaussians.products import (
 SMALLEST_LENGTH = 1e-6
 """Distance from the centre, as a share of the centre's own length, that is only rounding noise."""
 
+SMALLEST_FLOAT64_LENGTH = 1e-12
+"""The same where both features and centre are in float64."""
+
 SMALLEST_SPREAD = 1e-6
 """Total variance of unit vectors below which all features are the same."""
 
@@ -40,7 +43,9 @@ def scale_to_unit_length(features: Tensor, centre: Tensor) -> Tensor:
     """
     offsets = features - centre
     lengths = squared_lengths(offsets).sqrt_()[:, None]
-    distinct = lengths > SMALLEST_LENGTH * centre.norm()
+    in_float64 = features.dtype == centre.dtype == torch.float64
+    smallest = SMALLEST_FLOAT64_LENGTH if in_float64 else SMALLEST_LENGTH
+    distinct = lengths > smallest * centre.norm()
     return offsets.mul_(torch.where(distinct, 1 / lengths, 0.0))
 
 

@@ -22,12 +22,26 @@ def test_every_feature_vector_is_one_away_from_the_centre_in_its_own_direction()
     np.testing.assert_allclose(scaled, expected, rtol=1e-12)
 
 
-def test_features_at_the_centre_become_zero() -> None:
-    features = torch.stack([CENTRE, CENTRE * (1 + 1e-9), CENTRE + 1])
+@pytest.mark.parametrize(
+    ("dtype", "rounding"), [(torch.float16, 1e-7), (torch.float32, 1e-7), (torch.float64, 1e-15)]
+)
+def test_features_at_the_centre_become_zero(dtype: torch.dtype, rounding: float) -> None:
+    centre = CENTRE.to(dtype).double()
+    features = torch.stack([centre, centre * (1 + rounding), centre + 1]).to(dtype)
 
-    lengths = scale_to_unit_length(features, CENTRE).norm(dim=1)
+    lengths = scale_to_unit_length(features, centre).norm(dim=1)
 
     torch.testing.assert_close(lengths, torch.tensor([0.0, 0.0, 1.0]).double())
+
+
+@pytest.mark.parametrize("far", [1e6, 1e9])
+def test_features_in_float64_have_their_directions_however_far_from_zero(far: float) -> None:
+    features = (FEATURES * 1024).round().double() / 1024
+    centre = features.mean(dim=0)
+
+    scaled = scale_to_unit_length(features + far, centre + far)
+
+    torch.testing.assert_close(scaled, scale_to_unit_length(features, centre), rtol=0, atol=1e-6)
 
 
 def test_batches_are_scaled_as_the_whole_is() -> None:
