@@ -255,13 +255,18 @@ class WideResNet(nn.Module):
     """A 3x3 convolution, three stages of blocks, global average pooling, and a linear layer."""
 
     def __init__(
-        self, in_channels: int, num_classes: int, blocks: int, widen: int, dropout: float
+        self,
+        in_channels: int,
+        num_classes: int,
+        blocks: int,
+        widths: Sequence[int],
+        dropout: float,
     ) -> None:
         super().__init__()
         channels = 16
         self.conv1 = nn.Conv2d(in_channels, channels, 3, padding=1, bias=False)
         layers: list[nn.Module] = []
-        for stage, width in enumerate((16 * widen, 32 * widen, 64 * widen)):
+        for stage, width in enumerate(widths):
             for index in range(blocks):
                 stride = 2 if stage > 0 and index == 0 else 1
                 layers.append(WideBlock(channels, width, stride, dropout))
@@ -289,7 +294,8 @@ def wide_resnet(
     before each convolution; `wide_resnet_post_activation` has them after it. 36.5 million
     parameters at 10 classes.
     """
-    return WideResNet(spec.shape[0], num_classes, _blocks("wide_resnet", depth), widen, dropout)
+    blocks, widths = _blocks("wide_resnet", depth), _widths("wide_resnet", widen)
+    return WideResNet(spec.shape[0], num_classes, blocks, widths, dropout)
 
 
 def wide_resnet_post_activation(
@@ -302,7 +308,7 @@ def wide_resnet_post_activation(
     those of `wide_resnet`. 36.5 million parameters at 10 classes.
     """
     blocks = _blocks("wide_resnet_post_activation", depth)
-    plan = ResNetPlan(16, (16 * widen, 32 * widen, 64 * widen), (blocks,) * 3)
+    plan = ResNetPlan(16, _widths("wide_resnet_post_activation", widen), (blocks,) * 3)
     return ResNet(spec.shape[0], num_classes, plan)
 
 
@@ -315,6 +321,13 @@ def _blocks(name: str, depth: int) -> int:
             "make it two more than a multiple of six, such as 14, 20 or 26",
         )
     return blocks
+
+
+def _widths(name: str, widen: int) -> tuple[int, int, int]:
+    """Number of channels of each stage."""
+    if widen < 1:
+        raise ConfigError(f"{name} has widen {widen}", "make it 1 or more")
+    return 16 * widen, 32 * widen, 64 * widen
 
 
 GROWTH = 32

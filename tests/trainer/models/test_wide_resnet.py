@@ -50,6 +50,13 @@ def test_an_impossible_depth_is_refused_with_possible_ones(
         builder(SPEC, 10, depth=28)
 
 
+@pytest.mark.parametrize("widen", [0, -1])
+@pytest.mark.parametrize("builder", [wide_resnet, wide_resnet_post_activation])
+def test_a_width_without_channels_is_refused(builder: Callable[..., nn.Module], widen: int) -> None:
+    with pytest.raises(ConfigError, match=rf"{builder.__name__} has widen {widen}; make it 1 or"):
+        builder(SPEC, 10, widen=widen)
+
+
 def test_with_post_activation_relu_comes_last_and_shortcuts_are_normalised() -> None:
     model = wide_resnet_post_activation(SPEC, 10, depth=8, widen=1).eval()
     parameters = dict(model.named_parameters())
