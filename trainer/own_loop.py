@@ -242,6 +242,7 @@ class SampleObjective:
         self.epoch: int | None = None
         self.batches = 0
         self.has_ended = False
+        self._smallest_target: Tensor | None = None
         call_hook(self.loss, "before_training", self._ids)
 
     @property
@@ -267,8 +268,9 @@ class SampleObjective:
         Raises:
             RuntimeError: The loss learns from validation predictions, and got none of the epoch
                 before.
-            ValueError: There is no such epoch.
+            ValueError: There is no such epoch, or a target of a batch before was negative.
         """
+        self._require_labels()
         if epoch < 0 or epochs < 1:
             raise ValueError(
                 f"epoch {epoch} of {epochs}: epochs are counted from zero, and there is at least "
@@ -300,10 +302,19 @@ class SampleObjective:
 
         Raises:
             RuntimeError: No epoch was started, and the loss depends on it.
+            ValueError: There is no sample at a position, or a target is negative; on a GPU, which
+                should not wait, the epoch's end or the next one's start says the latter.
         """
         if self.epoch is None and hasattr(self.loss, "before_epoch"):
             raise RuntimeError("the loss depends on the epoch; call start_epoch before each")
         own = positions.tolist()
+        for position in own:
+            if not 0 <= position < self.num_samples:
+                raise ValueError(
+                    f"position {position} of {self.num_samples} samples; give those in sample_ids, "
+                    "counted from zero"
+                )
+        self._note_targets(targets)
         call_hook(self.loss, "before_batch", [self._ids[position] for position in own])
         weights = None
         if self.weights is not None:
@@ -327,7 +338,11 @@ class SampleObjective:
         Args:
             logits: Those of this process. Shape (samples, classes).
             targets: Class indices. Shape (samples,).
+
+        Raises:
+            ValueError: A target of a training batch was negative.
         """
+        self._require_labels()
         self.has_ended = True
         if not self.learns:
             return
@@ -336,6 +351,28 @@ class SampleObjective:
         all_confidences, all_correct = zip(*_of_all_processes(pairs), strict=True)
         everyone = torch.tensor(all_confidences, dtype=torch.float64), torch.tensor(all_correct)
         call_hook(self.loss, "after_epoch", *everyone)
+
+    def _note_targets(self, targets: Tensor) -> None:
+        """Refuses negative class indices, now on the CPU and elsewhere by `_require_labels`.
+
+        PyTorch gives the target -100 a loss of zero.
+        """
+        if targets.ndim > 1 or not len(targets):
+            return
+        smallest = targets.min()
+        if self._smallest_target is not None:
+            smallest = torch.minimum(smallest, self._smallest_target.to(smallest.device))
+        self._smallest_target = smallest
+        if smallest.device.type == "cpu":
+            self._require_labels()
+
+    def _require_labels(self) -> None:
+        noted, self._smallest_target = self._smallest_target, None
+        if noted is not None and (smallest := int(noted)) < 0:
+            raise ValueError(
+                f"target {smallest} is no class: classes are counted from zero; leave out samples "
+                "without a label"
+            )
 
     def state_dict(self) -> dict[str, Any]:
         """The state for a checkpoint: where the loop is, and the memory of the loss."""

@@ -229,6 +229,41 @@ def test_an_epoch_that_there_cannot_be_is_refused(epoch_of: tuple[int, int]) -> 
         objective.start_epoch(*epoch_of)
 
 
+@pytest.mark.parametrize("position", [-1, 6])
+def test_positions_that_no_sample_has_are_refused(position: int) -> None:
+    logits, targets = batch()
+    objective = trainer.SampleObjective("cross_entropy", sample_ids=list("abcdef"))
+
+    with pytest.raises(ValueError, match=rf"position {position} of 6 samples"):
+        objective(logits, targets, torch.tensor([0, 1, position, 3, 4, 5]))
+
+
+def test_a_target_that_pytorch_would_leave_out_is_refused() -> None:
+    logits, targets = batch()
+    targets[2] = -100
+    objective = trainer.SampleObjective("cross_entropy", sample_ids=list("abcdef"))
+
+    with pytest.raises(ValueError, match="target -100"):
+        objective(logits, targets, torch.arange(6))
+    objective(logits, targets.abs() % 3, torch.arange(6))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("at_start", [True, False])
+def test_on_a_gpu_such_a_target_is_refused_with_the_epoch(
+    at_start: bool,  # noqa: FBT001
+) -> None:
+    logits, targets = batch()
+    targets[2] = -100
+    objective = trainer.SampleObjective("cross_entropy", sample_ids=list("abcdef"))
+
+    objective.start_epoch(0, 2)
+    objective(logits.cuda(), targets.cuda(), torch.arange(6))
+
+    with pytest.raises(ValueError, match="target -100"):
+        objective.start_epoch(1, 2) if at_start else objective.end_epoch(logits, targets)
+
+
 def test_weights_without_effect_or_of_other_samples_are_refused() -> None:
     ids: Sequence[str] = list("abc")
     with pytest.raises(ValueError, match="no effect with alpha 0"):
