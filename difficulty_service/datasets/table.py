@@ -29,6 +29,7 @@ from difficulty_service.datasets.table_columns import (
     columns_asked_for,
     one_hot_labels,
     one_hot_note,
+    or_texts,
     path_columns,
     sample_ids_of,
 )
@@ -161,7 +162,8 @@ def list_table(location: str, options: DatasetOptions, also: Sequence[str] = ())
         ids = [ids[row] for row in labels.rows.tolist()]
     others = columns.other_labels
     is_image = options.modality == "image"
-    folders = {t.name: find_image_folder(t, columns.image) for t in tables if is_image}
+    remedy = or_texts(schema.names) if options.image_column is None else ()
+    folders = {t.name: find_image_folder(t, columns.image, remedy) for t in tables if is_image}
     warnings = [f"{table.name!r} {table.note}" for table in tables if table.note]
     warnings += [f"{name!r} {folder.note}" for name, folder in folders.items() if folder.note]
     warnings += labels.notes

@@ -70,13 +70,19 @@ class ImageFolder:
         return next((each for each in self.others if _is_file(each.join(name))), self.place)
 
 
-def find_image_folder(table: TableFile, column: str) -> ImageFolder:
+def find_image_folder(
+    table: TableFile, column: str, texts: tuple[str | Setting, ...] = ()
+) -> ImageFolder:
     """The folder of a table, or one beside it, where that alone has the first images.
 
     `train.csv` has its images in `train`, `train_images` or `images`, often without their endings.
 
+    Args:
+        texts: End of a remedy, where another column is evidently of texts, which this one may name.
+
     Raises:
-        DatasetError: A column of ids has no image, whatever is put after them.
+        DatasetError: No image of the first rows is found, whatever is put after their names, and
+            they are ids or there are texts.
     """
     here = ImageFolder(table.file.place.parent)
     if not holds_text(table.schema.field(column).type) or not table.num_rows:
@@ -103,15 +109,16 @@ def find_image_folder(table: TableFile, column: str) -> ImageFolder:
     tried = [*dict.fromkeys(posixpath.join(folder, names[0]) for folder in folders)]
     after = f", each with {', '.join(endings[1:])} after it" if len(endings) > 1 else ""
     what = f"{names[0]!r} was looked for as {list_names([*map(repr, tried)], _SHOWN)}{after}"
-    if fold(column) in IMAGE_IDS:
+    is_there = any(_is_file(here.place.join(name.replace("\\", "/"))) for name in look)
+    if fold(column) in IMAGE_IDS or (texts and not is_there):
         raise DatasetError(
             f"no image of the first rows of {table.name!r} is found: in the column {column!r}, "
             f"{what}",
             "put the images into one folder beside the table, or name a column of their paths as ",
             Setting("image_column"),
+            *texts,
             parameter="image_column",
         )
-    is_there = any(_is_file(here.place.join(name.replace("\\", "/"))) for name in look)
     # A column that is called otherwise may hold texts, as those of a classifier do.
     may_be_text = fold(column) not in IMAGE_NAMES and not has_image_extension(names[0])
     if is_there or may_be_text:

@@ -183,6 +183,23 @@ def test_paths_of_another_machine_are_told_before_an_image_is_read(
     assert dataset_of(table).warnings == ()
 
 
+@pytest.mark.parametrize("column", ["filename", "image_id"])
+def test_names_without_images_beside_texts_may_be_names_of_texts(
+    tmp_path: Path, column: str
+) -> None:
+    (tmp_path / "t.csv").write_text(f"{column},text,label\na.txt,good day,x\nb.txt,good night,y\n")
+
+    with pytest.raises(DatasetError) as error:
+        dataset_of(tmp_path / "t.csv")
+
+    assert f"in the column '{column}', 'a.txt' was looked for as 'a.txt'" in str(error.value)
+    assert str(error.value).endswith("as image_column, or, for texts, pass text_column='text'")
+    assert list(dataset_of(tmp_path / "t.csv", text_column="text").labels) == [0, 1]
+    if column == "filename":  # a column that was named is one of images
+        (note,) = dataset_of(tmp_path / "t.csv", image_column=column).warnings
+        assert note.startswith("'t.csv' has images that are not found: 'a.txt' was looked for")
+
+
 def test_a_column_that_may_hold_texts_is_not_looked_for_in_folders(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("what,label\nsome text,cat\n")
 
