@@ -4,6 +4,7 @@ Headers are read once. Images are then read at their offset. From compressed or 
 they are read in order, several per request.
 """
 
+import posixpath
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from difficulty_service.datasets.listing import (
     skip_warnings,
 )
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
-from difficulty_service.datasets.storage import StoredFile, StoredPath, open_file
+from difficulty_service.datasets.storage import StoredFile, StoredPath, common_folder, open_file
 from difficulty_service.datasets.tar_files import (
     TAR_EXTENSIONS,
     TarIndex,
@@ -57,7 +58,8 @@ class _Members:
 def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
     """Opens one tar, the tars that match a glob, or those in a folder, in sorted order.
 
-    The label column is the key of the label in `.json` members.
+    The label column is the key of the label in `.json` members. Ids are the keys, or `tar#key`
+    where a key is in several tars, as of writers that count the samples of each from zero.
     """
     every = find_files_ending(location, options.boundary, TAR_EXTENSIONS, "tar")
     found = files_of_split(every, options.split, location, inside=False)
@@ -70,7 +72,14 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
     if not samples and not unlabelled and any(index.skipped for index in indices):
         raise _no_labels(location, indices)
     archives = [archive for archive, index in enumerate(indices) for _ in index.samples]
-    skipped = [entry for index in indices for entry in index.skipped]
+    is_repeated = len({sample.key for sample in samples}) < len(samples)
+    prefixes = _prefixes(files) if is_repeated else [""] * len(files)
+    ids = [prefixes[at] + sample.key for at, sample in zip(archives, samples, strict=True)]
+    skipped = [
+        (prefix + key, reason)
+        for prefix, index in zip(prefixes, indices, strict=True)
+        for key, reason in index.skipped
+    ]
     sources = max((index.labels for index in indices), key=len)
 
     def describe(row: int) -> str:
@@ -83,6 +92,8 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
         labels = index_labels(values, names, "the label", describe)
     rows = labels.rows.tolist()
     warnings = [*labels.notes, *_warn_of_images([index.further_images for index in indices])]
+    if is_repeated:
+        warnings.insert(0, "several tars have the same keys, so ids have the name of the tar first")
     if len(sources) > 1:
         warnings.append(several_labels_warning(sources[0], sources[1:]))
     images = [samples[row].image for row in rows]
@@ -95,11 +106,11 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
     )
     listing = Listing(
         labels.class_names,
-        [samples[row].key for row in rows],
+        [ids[row] for row in rows],
         labels.labels,
         members.sizes,
         tuple((file.place.name, file.size) for file in files),
-        skipped=[*skipped, *((samples[row].key, reason) for row, reason in labels.unlabelled)],
+        skipped=[*skipped, *((ids[row], reason) for row, reason in labels.unlabelled)],
         warnings=tuple(warnings),
         containers=[file.place for file in files],
     )
@@ -109,6 +120,12 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
 
     open_at = partial(_open_at, members)
     return build_dataset(location, options, listing, open_at, describe_sample)
+
+
+def _prefixes(files: list[StoredFile]) -> list[str]:
+    """What makes the keys of each tar unique: its path in the folder that all are in."""
+    folder = common_folder(files)
+    return [f"{posixpath.relpath(file.place.path, folder)}#" for file in files]
 
 
 def _no_labels(location: str, indices: Sequence[TarIndex]) -> DatasetError:

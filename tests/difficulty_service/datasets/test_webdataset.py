@@ -164,12 +164,18 @@ def test_long_and_non_ascii_names_are_keys(tmp_path: Path) -> None:
     assert contents_of(dataset) == [IMAGES[0]]
 
 
-def test_a_key_in_two_tars_names_both(tmp_path: Path) -> None:
-    write_tar(tmp_path / "0.tar", _members(IMAGES[:1]))
-    write_tar(tmp_path / "1.tar", _members(IMAGES[:1]))
+def test_where_tars_have_the_same_keys_ids_have_the_names_of_the_tars(tmp_path: Path) -> None:
+    for folder in ("x", "y"):
+        (tmp_path / folder).mkdir()
+    write_tar(tmp_path / "x/0.tar", _members(IMAGES[:2]))
+    write_tar(tmp_path / "y/0.tar", [*_members(IMAGES[2:3]), ("a/003.png", IMAGES[3])])
 
-    with pytest.raises(DuplicateSampleId, match=r"'a/000' in '0\.tar' and 'a/000' in '1\.tar'"):
-        dataset_of(tmp_path)
+    dataset = dataset_of(tmp_path / "{x,y}/*.tar")
+
+    assert dataset.sample_ids == ["x/0.tar#a/000", "x/0.tar#a/001", "y/0.tar#a/000"]
+    assert contents_of(dataset) == IMAGES[:3]
+    assert dataset.warnings[0].startswith("several tars have the same keys")
+    assert [sample_id for sample_id, _ in dataset.skipped] == ["y/0.tar#a/003"]
 
 
 def test_a_repeated_member_is_a_duplicate(tmp_path: Path) -> None:
