@@ -107,7 +107,20 @@ def first_names(head: bytes, name: str) -> tuple[str, ...]:
 
 def is_table(place: StoredPath) -> bool:
     """Whether a file begins as a table in JSON, and not as a single object."""
+    head = _head(place)
+    return _is_list(head) or bool(first_names(head, place.name))
+
+
+def holds_list(place: StoredPath) -> bool:
+    """Whether a file begins as a list in JSON, which a line of JSON Lines is not."""
+    return _is_list(_head(place))
+
+
+def _head(place: StoredPath) -> bytes:
     with open_arrow_file(place) as source:
-        head = source.read(HEAD)
+        return source.read(HEAD)
+
+
+def _is_list(head: bytes) -> bool:
     text = head.decode(errors="ignore")
-    return text.startswith("[", first_character(text)) or bool(first_names(head, place.name))
+    return text.startswith("[", first_character(text))

@@ -25,6 +25,7 @@ from difficulty_service.datasets.json_tables import (
     HEAD,
     as_lines,
     first_names,
+    holds_list,
     read_json,
 )
 from difficulty_service.datasets.labels import CLEANED, is_text
@@ -60,7 +61,8 @@ def read_text_table(
     """All rows of a file, and the note of a `TableFile`; arguments as for `open_table_file`.
 
     Raises:
-        DatasetError: The encoding cannot be told, or JSON is nested too deeply.
+        DatasetError: The encoding cannot be told, JSON is nested too deeply, or JSON Lines are a
+            list.
         OSError, pyarrow.ArrowException, UnicodeError: The file cannot be read.
     """
     if not name.lower().endswith(DELIMITED_EXTENSIONS):
@@ -70,6 +72,13 @@ def read_text_table(
             raise DatasetError(
                 f"{name!r} has lists or objects inside more than {MOST_LEVELS} others",
                 "leave out the columns that have, or write them as text",
+            ) from error
+        except pa.ArrowInvalid as error:
+            if not holds_list(place):
+                raise
+            raise DatasetError(
+                f"{name!r} is one list in JSON, not JSON Lines, an object in each line",
+                "rename it to end in .json",
             ) from error
     dialect = _detect(place, name)
     try:

@@ -123,6 +123,20 @@ def test_other_json_is_answered_by_what_a_table_is(folder: Path, kind: str) -> N
     assert '`to_json(path, orient="records")`' in str(refused.value)
 
 
+@pytest.mark.parametrize("kind", ["one line", "indented", "with a mark"])
+@pytest.mark.parametrize("ending", ["jsonl", "ndjson"])
+def test_a_list_under_the_name_of_json_lines_is_to_be_renamed(
+    folder: Path, kind: str, ending: str
+) -> None:
+    path = folder / f"data.{ending}"
+    path.write_bytes(TABLES[kind](ROWS).encode())
+
+    with pytest.raises(DatasetError, match=rf"'data\.{ending}' is one list in JSON, not .* \.json"):
+        dataset_of(path)
+
+    assert contents_of(dataset_of(path.rename(folder / "data.json"))) == IMAGES[:3]
+
+
 def test_json_of_another_encoding_is_to_be_saved_as_utf_8(folder: Path) -> None:
     (folder / "data.json").write_bytes(json.dumps(ROWS).encode("utf-16"))
 
