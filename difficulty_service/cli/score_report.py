@@ -237,11 +237,14 @@ def report_dataset(dataset: "Dataset") -> None:
     import numpy as np
 
     from difficulty_service.base.wording import count_of, list_names
+    from difficulty_service.datasets.preview import unread_by_name
 
-    sizes = np.bincount(dataset.labels, minlength=len(dataset.class_names))
+    unread = [position for position, _ in unread_by_name(dataset)]
+    labels = np.delete(dataset.labels, unread)
+    sizes = np.bincount(labels, minlength=len(dataset.class_names))
     present = np.flatnonzero(sizes)
     what = dataset.noun
-    line = f"found {count_of(len(dataset.labels), what)} "
+    line = f"found {count_of(len(labels), what)} "
     if dataset.has_labels:
         line += f"of {count_of(len(present), 'class', 'classes')}"
     else:
@@ -250,6 +253,9 @@ def report_dataset(dataset: "Dataset") -> None:
         smallest, largest = (int(pick(sizes[present])) for pick in (np.min, np.max))
         each = f"{smallest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
         line += f", {each} in each"
+    if unread:
+        are = "is no image by its name" if len(unread) == 1 else "are no images by their names"
+        line += f", and {count_of(len(unread), 'file')} that {are}"
     err.print(line)
     single = [dataset.class_names[label] for label in np.flatnonzero(sizes == 1)]
     sentences = []

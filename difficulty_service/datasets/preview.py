@@ -26,7 +26,7 @@ _OF_FILES = ("image-folder", "archive")
 
 def preview(dataset: Dataset, split: str | None, most_classes: int | None = None) -> DatasetPreview:
     """Describes a dataset that is listed; with the first of its classes, or with all."""
-    unread = _unread(dataset)
+    unread = unread_by_name(dataset)
     labels = np.delete(dataset.labels, [position for position, _ in unread])
     sizes = np.bincount(labels, minlength=len(dataset.class_names)).tolist()
     classes = [
@@ -49,7 +49,7 @@ def preview(dataset: Dataset, split: str | None, most_classes: int | None = None
     )
 
 
-def _unread(dataset: Dataset) -> list[tuple[int, Skipped]]:
+def unread_by_name(dataset: Dataset) -> list[tuple[int, Skipped]]:
     """The samples that cannot be images by their names: the place of each, its id and why."""
     ids = dataset.sample_ids if dataset.format in _OF_FILES else []
     return [

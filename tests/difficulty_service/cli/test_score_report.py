@@ -27,6 +27,21 @@ def test_a_single_folder_is_one_class_or_with_the_option_that_is_named_none(
     assert as_none == "found 3 images without labels\n"
 
 
+def test_files_that_are_no_images_by_their_names_are_counted_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_image_folder(tmp_path / "photos", ("cat", "dog"), 3)
+    for name in ("cat/notes.txt", "dog/notes.txt", "dog/list"):
+        (folder / name).write_text("of the images")
+
+    report_dataset(dataset_of(folder))
+
+    said = " ".join(capsys.readouterr().err.split())
+    assert said == (
+        "found 6 images of 2 classes, 3 in each, and 3 files that are no images by their names"
+    )
+
+
 @pytest.mark.parametrize("number", [9_999, 10_000])
 def test_of_many_samples_too_it_is_said_how_marks_come_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int
