@@ -163,7 +163,7 @@ def array_features(
         warnings=(
             *labels.notes,
             *(
-                f"rows that have no score because {reason}: {count:,} of {len(features):,}"
+                f"rows left out because {reason}: {count:,} of {len(features):,}"
                 for reason, count in (
                     ("they have no label", int((~labelled).sum())),
                     ("their features hold NaN or infinity", int((labelled & ~finite).sum())),

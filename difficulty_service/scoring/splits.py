@@ -23,6 +23,7 @@ from difficulty_service.base.tables import bytes_of, to_numpy
 from difficulty_service.base.wording import Noun, count_of, is_or_are
 from difficulty_service.datasets.sample import has_labels
 from difficulty_service.features.array_files import is_array_file, open_features
+from difficulty_service.features.arrays import ArrayFeatures
 from difficulty_service.features.description import FeatureDescription, is_store
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.marks.mark_kinds import Mark
@@ -143,6 +144,8 @@ class Split:
         """What to know of the samples, one sentence each."""
         left_out = len(self.labels) - self.num_samples
         warnings = []
+        if isinstance(self.source, ArrayFeatures):  # of a store, `extract` has told
+            warnings += [f"{self.name}: {warning}" for warning in self.source.warnings]
         if left_out:
             samples = f"{count_of(left_out, self.noun)} of {self.name} {is_or_are(left_out)}"
             warnings.append(f"{samples} left out, which have features but no scores")

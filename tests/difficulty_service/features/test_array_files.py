@@ -189,7 +189,7 @@ def test_negative_numbers_are_rows_without_a_label_in_every_file(
 
     assert source.class_names == ("3", "5000")
     assert source.sample_ids.to_pylist() == ["0", "2", "3", "5"]
-    assert source.warnings == ("rows that have no score because they have no label: 2 of 6",)
+    assert source.warnings == ("rows left out because they have no label: 2 of 6",)
 
 
 def test_a_text_file_of_labels_is_read_as_it_is_written(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def test_rows_and_labels_that_are_masked_are_left_out() -> None:
     masked[3, 1] = np.ma.masked
     unknown = np.ma.masked_array(LABELS, mask=np.arange(len(LABELS)) == 5)
 
-    with pytest.warns(UserWarning, match="rows that have no score"):
+    with pytest.warns(UserWarning, match="rows left out"):
         scores = score(masked, unknown)
 
     kept = [str(row) for row in range(len(LABELS)) if row not in {3, 5}]

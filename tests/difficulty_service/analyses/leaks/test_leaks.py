@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -359,6 +360,23 @@ def test_samples_with_scores_but_no_features_are_a_warning(tmp_path: Path) -> No
 
     assert report.warnings == (
         f"2 images of {train.name} are left out, which have scores but no features",
+    )
+
+
+def test_rows_of_a_file_that_are_left_out_are_a_warning(tmp_path: Path) -> None:
+    features = random_features(4, 0)[:, 0].numpy()
+    np.savez(tmp_path / "train.npz", features=features, labels=np.array(["cat", "", "dog", "cat"]))
+    features[3, 0] = np.nan
+    np.savez(tmp_path / "test.npz", features=features, labels=np.array(["cat", "dog"] * 2))
+
+    report = find_leaks(
+        open_split(tmp_path / "train.npz"), [open_split(tmp_path / "test.npz")], None
+    )
+
+    assert report.warnings == (
+        f"{tmp_path / 'train.npz'}: rows left out because they have no label: 1 of 4",
+        f"{tmp_path / 'test.npz'}: rows left out because their features hold NaN or infinity: 1 of "
+        "4",
     )
 
 
