@@ -156,15 +156,17 @@ def disagreement(
 ) -> Values:
     """Whether a column disagrees with the label of each sample, as 1 or 0.
 
-    The column has booleans, which are used unchanged; integers, which are those of `label_numbers`;
-    text, which are class names; or lists of votes, probabilities or logits, whose first maximum is
-    the class.
+    The column has booleans, which are used unchanged, as are zeros and ones where there are more
+    than two classes; other integers, which are those of `label_numbers`; text, which are class
+    names; or lists of votes, probabilities or logits, whose first maximum is the class.
     """
     labels = label_numbers(labels, label_names) if not is_list(column.type) else labels
     if pa.types.is_boolean(column.type):
         return Values(_floats(column.cast(pa.int8())), "where it is true")
     if pa.types.is_integer(column.type):
         classes, meaning = _floats(column), "where it differs from the label"
+        if labels.max() > 1 and set(pc.unique(column.drop_null()).to_pylist()) <= {0, 1}:
+            return Values(classes, "where it is 1")
     elif _is_text(column.type):
         known = pc.is_in(column, value_set=pc.unique(label_names))
         if not pc.any(known).as_py():

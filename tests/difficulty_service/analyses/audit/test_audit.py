@@ -68,6 +68,23 @@ def test_booleans_and_labels_that_differ_flag_samples(column: object) -> None:
     assert result.agreement.auroc == 1
 
 
+def test_zeros_and_ones_flag_samples_of_more_than_two_classes() -> None:
+    result = compare([0, 0, 0, 0, 1, 1])
+
+    assert result.meaning == "where it is 1"
+    assert isinstance(result.agreement, FlagAgreement)
+    assert result.agreement.num_flagged == 2
+    assert result.agreement.auroc == 1
+
+
+def test_zeros_and_ones_are_the_labels_of_two_classes() -> None:
+    labels, names = np.array([0, 1, 1, 0]), pa.chunked_array([["cat", "dog", "dog", "cat"]])
+
+    differs = disagreement(pa.chunked_array([[0, 1, 0, 0]]), labels, names, "x")
+
+    assert differs.numbers.tolist() == [0, 0, 1, 0]
+
+
 def test_integers_beyond_the_labels_are_numbers() -> None:
     assert compare([10, 20, 30, 40, 50, 60]).options.kind == "rank"
 
