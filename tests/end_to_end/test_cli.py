@@ -248,6 +248,23 @@ def test_audit_says_how_well_the_hardest_samples_are_the_flagged_ones(
     assert "AUROC 1.0" in done.stdout
 
 
+@pytest.mark.analysis("audit")
+def test_audit_refuses_bins_where_there_is_no_error_rate(
+    difficulty: Command, scored: Scored, tmp_path: Path
+) -> None:
+    rmd = by_id(scored[0] / "scores.parquet", "rmd")
+    pq.write_table(
+        pa.table({"id": list(rmd), "votes": [*rmd.values()]}), tmp_path / "votes.parquet"
+    )
+    call = ("audit", scored[0] / "scores.parquet", "--against", tmp_path / "votes.parquet")
+
+    done = difficulty(*call, "--join", "id", "--column", "votes", "--bins", "5")
+
+    assert done.returncode == 2
+    assert "--bins changes nothing for --kind rank" in done.stderr
+    assert not done.stdout
+
+
 @pytest.mark.slow
 def test_numbers_for_statisticians_are_printed_on_request_only(
     difficulty: Command, scored: Scored, tmp_path: Path

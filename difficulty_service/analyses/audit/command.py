@@ -17,7 +17,7 @@ def audit(
     column: str,
     join: str | None = None,
     kind: Literal["rank", "flag", "error-rate"] | None = None,
-    bins: PositiveInt = 20,
+    bins: PositiveInt | None = None,
     score_column: str = "rmd",
 ) -> None:
     """Compares scores with what is known about the samples.
@@ -34,7 +34,7 @@ def audit(
             doubt, entropy, wrong or prediction.
         join: Column with the sample ids in that file; a run needs none.
         kind: Kind of comparison; default: by the type of the column.
-        bins: Number of bins of an error rate.
+        bins: Number of bins of an error rate; default: 20.
         score_column: Column of the score file to evaluate.
     """
     from difficulty_service.analyses.audit.audit import AuditOptions
@@ -53,7 +53,7 @@ def audit(
     if not of_run and join is None:
         raise WrongCall(f"--join has to name the column of {against} with the sample ids")
     key = join or JOIN
-    options = AuditOptions(key, column, kind, bins, score_column)
+    options = AuditOptions(key, column, kind, bins or AuditOptions.num_bins, score_column)
     table = read_scores(scores, ["sample_id", "label", "label_name", score_column]).table
     other = (
         read_prediction_columns(Path(against))
@@ -61,5 +61,7 @@ def audit(
         else read_columns(against, [key, column], text_columns=[key])
     )
     result = compare(table, other, options)
+    if bins is not None and (chosen := result.options.kind) != "error-rate":
+        raise WrongCall(f"--bins changes nothing for --kind {chosen}; leave it out")
     for line in result.lines():
         out.print(line)
