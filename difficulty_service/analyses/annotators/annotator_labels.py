@@ -22,8 +22,10 @@ from difficulty_service.analyses.annotators.given_labels import GivenLabels
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.base.wording import count_of, did_you_mean, is_or_are, list_names
 from difficulty_service.datasets.label_tables import (
+    ANNOTATOR_COLUMN,
     COLUMNS_SHOWN,
     ID_COLUMN,
+    LABEL_COLUMN,
     LabelColumns,
     LabelTable,
     sample_numbers,
@@ -135,6 +137,7 @@ def _last_of_each(triples: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
 
 def _annotator_columns(table: LabelTable, columns: LabelColumns) -> tuple[str, ...]:
     """The columns of one annotator each; none where a row is a label."""
+    _require_row_columns(table, columns)
     if not columns.annotators:
         if {columns.annotator, columns.label} <= {*table.columns}:
             return ()
@@ -160,6 +163,35 @@ def _annotator_columns(table: LabelTable, columns: LabelColumns) -> tuple[str, .
             )
         found |= dict.fromkeys(matching)
     return tuple(found)
+
+
+def _require_row_columns(table: LabelTable, columns: LabelColumns) -> None:
+    """Raises DatasetError where a column is named for rows of one label each, which there are not.
+
+    Otherwise all columns would be taken for annotators.
+    """
+    named = {
+        "annotator_column": (columns.annotator, ANNOTATOR_COLUMN),
+        "label_column": (columns.label, LABEL_COLUMN),
+    }
+    if all(name == usual for name, usual in named.values()):
+        return
+    for parameter, (name, usual) in named.items():
+        if columns.annotators and name != usual:
+            raise DatasetError(
+                f"column {name!r} does not apply to columns of one annotator each",
+                "leave it out, or ",
+                Setting("columns"),
+                parameter=parameter,
+            )
+        if not columns.annotators and name not in table.columns:
+            raise DatasetError(
+                f"{table.name} has no column {name!r}; {did_you_mean(name, table.columns)}"
+                f"its columns are {list_names(table.columns, COLUMNS_SHOWN)}",
+                "name that of a row as ",
+                Setting(parameter),
+                parameter=parameter,
+            )
 
 
 @dataclass(frozen=True)

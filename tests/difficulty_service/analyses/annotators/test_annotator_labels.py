@@ -255,6 +255,31 @@ def test_an_error_names_what_is_wrong_with_a_table(
         read(pa.table(table), *annotators, **columns)
 
 
+@pytest.mark.parametrize(
+    ("annotators", "columns", "parameter", "problem"),
+    [
+        ((), {"annotator": "wrker"}, "annotator_column", "has no column 'wrker'; did you mean"),
+        ((), {"annotator": "worker", "label": "lbl"}, "label_column", "has no column 'lbl'"),
+        ((), {"annotator": "worker"}, "label_column", "has no column 'label'"),
+        (("answer",), {"annotator": "worker"}, "annotator_column", "does not apply to columns"),
+        (("answer",), {"label": "answer"}, "label_column", "does not apply to columns"),
+    ],
+)
+def test_a_column_that_is_named_for_rows_is_not_passed_over(
+    tmp_path: Path,
+    annotators: tuple[str, ...],
+    columns: dict[str, str],
+    parameter: str,
+    problem: str,
+) -> None:
+    path = write(tmp_path / "labels.csv", "sample_id,worker,answer\na,w,cat\nb,x,dog\n")
+
+    with pytest.raises(DatasetError, match=problem) as caught:
+        read(path, *annotators, **columns)
+
+    assert caught.value.parameter == parameter
+
+
 def test_labels_of_text_are_those_of_classes_as_they_are_written(tmp_path: Path) -> None:
     path = write(tmp_path / "labels.csv", "sample_id,ann,bob\na,001,1E2\nb,002,100\n")
 
