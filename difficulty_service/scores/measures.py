@@ -2,14 +2,21 @@
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from difficulty_service.base.errors import ScoreFileError
+from difficulty_service.base.tables import to_numpy
 from difficulty_service.features.array_files import is_array_file
 from difficulty_service.features.description import is_store
 from difficulty_service.marks.record import ID_COLUMN
 from difficulty_service.scores.file import read_score_schema, read_scores
 from difficulty_service.scores.score_columns import measure_of, require_columns
+
+IDS_SHOWN = 3
+"""Number of ids that a message names."""
 
 
 def read_measure(path: Path, column: str | None) -> pa.Table:
@@ -44,3 +51,26 @@ def measure_table(table: pa.Table, column: str | None) -> pa.Table:
             parameter="by",
         )
     return pa.table({ID_COLUMN: table[ID_COLUMN], "score": table[column]})
+
+
+def scores_of(sample_ids: pa.StringArray, measure: pa.Table, name: str) -> NDArray[np.float64]:
+    """Score of each sample; NaN where there is none. Shape (samples,).
+
+    Args:
+        measure: Columns `sample_id` and `score`.
+        name: What the user calls the samples.
+
+    Raises:
+        ScoreFileError: The scores are of none of the samples.
+    """
+    known = measure[ID_COLUMN].cast(pa.string()).combine_chunks()
+    rows = pc.index_in(sample_ids, value_set=known)
+    if 0 < len(rows) == rows.null_count:
+        raise ScoreFileError(
+            f"the scores are of no sample of {name}: their ids look like "
+            f"{known[:IDS_SHOWN].to_pylist()}, those of the samples like "
+            f"{sample_ids[:IDS_SHOWN].to_pylist()}",
+            "score these samples, with the same ids",
+            parameter="scores",
+        )
+    return to_numpy(measure["score"].cast(pa.float64()).combine_chunks().take(rows))

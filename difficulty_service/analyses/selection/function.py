@@ -58,7 +58,7 @@ def select(
         ConfigError: An option is unknown, or would change nothing.
         DatasetError: There are fewer samples than are asked for, an id of `chosen` is unknown, or
             there are no labels to balance.
-        ScoreFileError: A strategy reads scores, and there are none.
+        ScoreFileError: A strategy reads scores, and there are none of these samples.
         FeatureStoreError: Features are of different backbones, incomplete or damaged.
     """
     given = {"count": count, "strategy": strategy, "balanced": balanced, "by": by, "seed": seed}

@@ -27,6 +27,7 @@ from difficulty_service.marks.record import ID_COLUMN
 from difficulty_service.scorers.pool import Pool, Positions, ignore
 from difficulty_service.scorers.strategies import Strategy
 from difficulty_service.scores.file import ScoreFile, read_scores
+from difficulty_service.scores.measures import scores_of
 from difficulty_service.scoring.exact_copies import have_exact_copy
 from difficulty_service.scoring.splits import LEFT_OUT, NO_LABEL, Split
 from difficulty_service.settings.option_types import LARGEST_SEED
@@ -114,6 +115,7 @@ def select_samples(
 
     Raises:
         DatasetError: There are fewer samples to choose from than are asked for.
+        ScoreFileError: The scores are of none of the samples, or of too few.
         FeatureStoreError: Features of labelled samples are of another network, or damaged.
         StatisticsError: A feature is not finite.
         MissingPackage: faiss is not installed, and `typical` chooses.
@@ -147,13 +149,8 @@ class _Choice:
         return have_exact_copy(self.pool, self.known.labelled)[self.rows]
 
     def _scores(self) -> NDArray[np.float64] | None:
-        table = self.known.scores
-        if table is None:
-            return None
-        places = pc.index_in(self.ids, value_set=table[ID_COLUMN].combine_chunks())
-        values = table["score"].combine_chunks().cast(pa.float64()).take(places)
-        scores: NDArray[np.float64] = values.to_numpy(zero_copy_only=False)
-        return scores
+        measure = self.known.scores
+        return None if measure is None else scores_of(self.ids, measure, self.pool.name)
 
     def selection(self) -> Selection:
         """What is chosen."""

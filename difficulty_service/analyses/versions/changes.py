@@ -38,7 +38,7 @@ from difficulty_service.base.wording import Noun, list_names
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.gaussians.gaussian import covariance_within, covariances
 from difficulty_service.gaussians.moments import Moments, compute_moments, pilot_of
-from difficulty_service.marks.record import ID_COLUMN
+from difficulty_service.scores.measures import scores_of
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.scoring.splits import LEFT_OUT, Split, require_same_kind
 
@@ -151,6 +151,7 @@ def find_changes(
 
     Raises:
         FeatureStoreError: Features are of another network or preparation, or damaged.
+        ScoreFileError: The scores are of none of the samples.
         StatisticsError: A feature is not finite.
     """
     require_same_kind(old, new)
@@ -159,12 +160,17 @@ def find_changes(
             raise DatasetError(f"{each.name} has no samples to compare")
     by_content = all(_knows_contents(each) for each in (old, new))
     one, other = (_version(each, by_content=by_content) for each in (old, new))
+    hardness = (
+        np.full(len(other.ids), np.nan)
+        if scores is None
+        else scores_of(pa.array(other.ids, pa.string()), scores, new.name)
+    )
     matches = match_versions(one.ids, other.ids, one.contents, other.contents)
     vectors = old.vectors(unit=False), new.vectors(unit=False)
     is_added = np.ones(len(other.ids), np.bool_)
     is_added[matches.new[[kind != CHANGED for kind in matches.kinds]]] = False
     novelty, separability = _novelty(*vectors, is_added, _groups(one, other), seed)
-    table = _table(one, other, matches, novelty, _aligned(scores, other.ids))
+    table = _table(one, other, matches, novelty, hardness)
     counts = Counter(matches.kinds)
     counts |= {ADDED: len(other.ids) - len(matches.new), REMOVED: len(one.ids) - len(matches.old)}
     relabelled = int(np.sum(table["relabelled"].to_numpy(zero_copy_only=False)))
@@ -402,14 +408,6 @@ def _novelty(
     scores = two_class_scores(features, torch.from_numpy(is_second), labels, FOLDS, seed)
     novelty[is_added] = scores[len(old) :]
     return novelty, area_under_curve(scores, is_second)
-
-
-def _aligned(scores: pa.Table | None, ids: Sequence[str]) -> NDArray[np.float64]:
-    """The score of each sample; NaN where there is none."""
-    if scores is None:
-        return np.full(len(ids), np.nan)
-    known = dict(zip(scores[ID_COLUMN].to_pylist(), scores["score"].to_pylist(), strict=True))
-    return np.array([known.get(each) for each in ids], np.float64)
 
 
 def _table(

@@ -50,6 +50,7 @@ def diff(
         DatasetError: A version has no samples.
         FeatureStoreError: Features are of different backbones or preparations, incomplete or
             damaged.
+        ScoreFileError: The scores are of none of the samples.
         DifficultyError: As for `report`, where a page or a table cannot be written.
     """
     options = read_options(DiffOptions, {"permutations": permutations, "seed": seed})

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import difficulty_service as ds
+from difficulty_service.base.errors import ScoreFileError
 
 pytestmark = pytest.mark.analysis("versions")
 
@@ -43,6 +44,16 @@ def test_arrays_are_compared_with_the_scores_that_are_given(
     assert report.table["score"].null_count == 0
     assert "s99" in (tmp_path / "changes.csv").read_text()
     assert "<b>20</b> of 100 samples are new" in (tmp_path / "changes.html").read_text()
+
+
+def test_scores_of_other_samples_are_refused(
+    arrays: tuple[np.ndarray, np.ndarray, list[str]],
+) -> None:
+    features, labels, _ = arrays
+    scores = ds.score(features, labels, scorers="rmd", shrinkage=0.5)
+
+    with pytest.raises(ScoreFileError, match="the scores are of no sample of new: their ids look"):
+        ds.diff(arrays, arrays, scores=scores, permutations=0)
 
 
 def test_arrays_are_matched_by_their_features_to_the_last_bit(

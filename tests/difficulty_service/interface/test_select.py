@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import difficulty_service as ds
-from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.errors import DatasetError, ScoreFileError
 from tests.factories import store_of
 
 pytestmark = pytest.mark.analysis("selection")
@@ -35,6 +35,15 @@ def test_the_hardest_are_those_of_the_scores_and_the_marks_keep_them_only(
 
     assert chosen.sample_ids == scores.hardest(90)["sample_id"].to_pylist()
     assert set(kept["sample_id"].to_pylist()) == set(chosen.sample_ids)
+
+
+def test_scores_of_other_samples_are_refused(arrays: tuple[np.ndarray, np.ndarray]) -> None:
+    features, labels = arrays
+    ids = [f"t{row}" for row in range(100)]
+    scores = ds.score(features, labels, scorers="rmd", shrinkage=0.5)
+
+    with pytest.raises(ScoreFileError, match="the scores are of no sample of pool: their ids look"):
+        ds.select((features, labels, ids), 9, strategy="hard", scores=scores)
 
 
 def test_a_round_after_another_chooses_other_samples_and_writes_a_table(
