@@ -12,6 +12,7 @@ from difficulty_service.bodies.service import FolderEntry, FolderPage
 from difficulty_service.datasets.archive import ZIP_EXTENSION
 from difficulty_service.datasets.folder_tree import visible
 from difficulty_service.datasets.image_openers import IMAGE_EXTENSIONS
+from difficulty_service.datasets.json_tables import ENDING as JSON
 from difficulty_service.datasets.listing import as_text
 from difficulty_service.datasets.storage import StoredPath, list_folder, resolve
 from difficulty_service.datasets.table_files import LIMITED_EXTENSIONS
@@ -24,7 +25,8 @@ DATASETS = {
     "table": LIMITED_EXTENSIONS,
     "tar": TAR_EXTENSIONS,
     "zip": (ZIP_EXTENSION,),
-    "annotation file": (".json", ".xml", ".yaml", ".yml"),  # of boxes
+    "JSON file": (JSON,),  # a table, or annotations of boxes
+    "annotation file": (".xml", ".yaml", ".yml"),  # of boxes
 }
 OTHERS = {"image": tuple(f".{each}" for each in IMAGE_EXTENSIONS), "other file": ("",)}
 

@@ -14,12 +14,11 @@ from api.http.problems import Problem
 from api.http.public_text import hide_paths, public_names
 from api.pages.rendering import redirect
 from api.pages.scored import ScoredJob, SeenJob
-from api.results.table_joining import LONGEST_NAME, SentTable, check_name
+from api.results.table_joining import ENDINGS, LONGEST_NAME, SentTable, check_name
 from api.routes.callers import Writer
 from api.routes.columns import ChangeableJob, attach_dataset, attach_table, find_columns
 from api.services import services_of
 from difficulty_service.base.errors import DifficultyError
-from difficulty_service.datasets.table_files import LIMITED_EXTENSIONS
 from difficulty_service.reports.joined_tables import MOST_COLUMNS
 from difficulty_service.reports.sample_columns import LONGEST_NAME as LONGEST_COLUMN
 
@@ -107,7 +106,7 @@ def _page(job: ScoredJob, entered: Entered | None = None) -> Response:
         "problem": "" if problem is None else hide_paths(problem.detail, names)[:LONGEST_PROBLEM],
         "remedy": "" if problem is None else hide_paths(problem.remedy, names),
         "entered": entered,
-        "endings": LIMITED_EXTENSIONS,
+        "endings": ENDINGS,
         "most_columns": MOST_COLUMNS,
         "most_bytes": settings.max_table_bytes,
     }

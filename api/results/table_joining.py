@@ -21,6 +21,7 @@ from api.uploads.checking import check_parquet_index
 from difficulty_service.base.errors import DifficultyError, ReportError
 from difficulty_service.base.tables import map_arrow
 from difficulty_service.bodies.jobs import JobRequest
+from difficulty_service.datasets.json_tables import ENDING as JSON
 from difficulty_service.datasets.sample import Dataset, TableLimits
 from difficulty_service.datasets.table_files import LIMITED_EXTENSIONS
 from difficulty_service.reports.joined_tables import (
@@ -34,6 +35,9 @@ from difficulty_service.reports.sample_columns import shorten_value
 
 LONGEST_NAME = 100
 """Characters of the name of a table."""
+
+ENDINGS = (*LIMITED_EXTENSIONS, JSON)
+"""Endings of the names of tables that may be sent."""
 
 LONGEST_NOTE = 1000
 MOST_NOTES = 20
@@ -52,13 +56,13 @@ class SentTable:
     columns: tuple[str, ...] = ()  # the columns that are wanted; all where none is named
 
     def __post_init__(self) -> None:
-        is_file = self.name.lower().endswith(LIMITED_EXTENSIONS) and "/" not in self.name
+        is_file = self.name.lower().endswith(ENDINGS) and "/" not in self.name
         # Printable text has neither controls, which could change how it is read, nor surrogates.
         if not is_file or len(self.name) > LONGEST_NAME or not self.name.isprintable():
             raise invalid(
                 f"{self.name[:LONGEST_NAME]!r} is no name of a table",
                 f"give a file name of at most {LONGEST_NAME} characters that ends in "
-                f"{', '.join(LIMITED_EXTENSIONS)}",
+                f"{', '.join(ENDINGS)}",
                 "table",
             )
 

@@ -43,8 +43,8 @@ TableName = Annotated[
     str,
     PathPart(
         max_length=LONGEST_NAME,
-        description="Name of its file, which ends in .csv, .tsv, .parquet, .jsonl or .ndjson; or "
-        "`dataset` for the dataset of the job, where that is a table, without a body",
+        description="Name of its file, which ends in .csv, .tsv, .parquet, .jsonl, .ndjson or "
+        ".json; or `dataset` for the dataset of the job, where that is a table, without a body",
     ),
 ]
 Run = Callable[..., Awaitable[AttachedTable]]

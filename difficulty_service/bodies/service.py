@@ -101,7 +101,7 @@ class Backbones(BaseModel):
 
 
 class FolderEntry(BaseModel):
-    """A root, folder, table, tar, zip or file of boxes; `path` is that of a job, or null.
+    """A root, folder, table, tar, zip, file of JSON or of boxes; `path` is that of a job, or null.
 
     It is null where a job cannot name it.
     """

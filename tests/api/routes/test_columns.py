@@ -139,6 +139,19 @@ def test_columns_go_with_their_job(call: Call, client: ServiceClient, job: str) 
     assert call("owner", "PUT", "columns/cameras.csv", content=CAMERAS).status_code == 404
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "json"])
+def test_tables_in_json_are_attached_as_others_are(call: Call, ending: str) -> None:
+    rows = [f'{{"sample_id": "s{number}", "camera": "{name}"}}' for number, name in enumerate("AB")]
+    content = "\n".join(rows) if ending == "jsonl" else f"[{','.join(rows)}]"
+
+    answer = call("owner", "PUT", f"columns/cameras.{ending}", content=content.encode())
+
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["columns"] == ["camera"]
+    found = call("owner", "GET", "scores?is.camera=B").json()["samples"]
+    assert [row["sample_id"] for row in found] == ["s1"]
+
+
 UNUSABLE = (
     ("a.csv", b"", "a.csv cannot be joined to the scores: 'a.csv' cannot be read as a table"),
     ("a.csv", b"sample_id\ns0\n", "a.csv has no column that can be shown"),
@@ -149,6 +162,8 @@ UNUSABLE = (
     ("a.parquet", b"sample_id,x\ns0,1\n", "it does not end as Parquet does"),
     ("a.parquet", b"PAR1" + b"\xff\xff\xff\x07PAR1", "a.parquet cannot be read"),
     ("a.jsonl", b"[" * 100_000, "a.jsonl' has lists or objects inside more than 100 others"),
+    ("a.json", b"[" * 100_000, "a.json' has lists or objects inside more than 100 others"),
+    ("a.json", b'{"s0": 1}', "a.json' cannot be read as a table: it is one object, with 's0'"),
     ("a.csv?column=y", b"sample_id,x\ns0,1\n", "a.csv has no column 'y'"),
     ("a.zip", CAMERAS, "'a.zip' is no name of a table"),
     ("a.xlsx", CAMERAS, "'a.xlsx' is no name of a table"),

@@ -32,7 +32,7 @@ def test_folders_come_first_then_tables_and_archives_each_with_what_it_is(
         (root / "train" / name).mkdir()
     for number in range(3):
         (root / "train" / "cat" / f"{number}.PNG").touch()
-    for name in ("b.parquet", "a.tar.gz", "c.zip", "d.json", "notes.txt", "single.jpg"):
+    for name in ("b.parquet", "a.tar.gz", "c.zip", "d.json", "e.xml", "notes.txt", "single.jpg"):
         (root / name).touch()
 
     top, train = look(client), look(client, "train")
@@ -42,11 +42,12 @@ def test_folders_come_first_then_tables_and_archives_each_with_what_it_is(
         ("a.tar.gz", "a.tar.gz", "tar", ""),
         ("b.parquet", "b.parquet", "table", ""),
         ("c.zip", "c.zip", "zip", ""),
-        ("d.json", "d.json", "annotation file", ""),
+        ("d.json", "d.json", "JSON file", ""),
+        ("e.xml", "e.xml", "annotation file", ""),
     ]
     assert (top["path"], top["more"]) == ("", 0)
     assert top["hint"] == (
-        "1 folder, 1 table, 1 tar, 1 zip, 1 annotation file, 1 image, 1 other file"
+        "1 folder, 1 table, 1 tar, 1 zip, 1 JSON file, 1 annotation file, 1 image, 1 other file"
     )
     assert [(each["path"], each["hint"]) for each in train["entries"]] == [
         ("train/cat", "3 images"),
