@@ -86,7 +86,8 @@ def read_labels(
         labels = np.concatenate(found)
         samples = np.tile(samples, len(wide))
     else:
-        who = cells.column(columns.annotator).combine_chunks().dictionary_encode()
+        names = cells.column(columns.annotator).combine_chunks()
+        who = pc.if_else(pc.not_equal(names, ""), names, None).dictionary_encode()
         annotators = who.dictionary.to_pylist()
         numbers = who.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         labels = classes.numbers(columns_of_labels[0])

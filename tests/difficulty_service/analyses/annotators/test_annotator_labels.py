@@ -207,8 +207,10 @@ def test_the_last_of_two_labels_of_one_annotator_and_sample_counts() -> None:
     assert "the last one counts" in labels.warnings[0]
 
 
-def test_a_label_of_nobody_is_left_out_and_told() -> None:
-    table = pa.table({"sample_id": ["a", "b"], "annotator": ["ann", None], "label": ["cat", "dog"]})
+@pytest.mark.parametrize("nobody", [None, "", " "])
+def test_a_label_of_nobody_is_left_out_and_told(nobody: str | None) -> None:
+    who = ["ann", nobody]
+    table = pa.table({"sample_id": ["a", "b"], "annotator": who, "label": ["cat", "dog"]})
 
     labels = read(table)
 
