@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_type_hints
 import numpy as np
 from pydantic import ValidationError
 
-from difficulty_service.base.errors import ConfigError, DatasetError
+from difficulty_service.base.errors import ConfigError, DatasetError, Setting
 from difficulty_service.base.files import require_output_file
 from difficulty_service.base.tables import WRITERS
 from difficulty_service.base.wording import did_you_mean, explain_invalid
@@ -78,10 +78,27 @@ def _plain(value: object) -> object:
     return str(value) if isinstance(value, Path) else value
 
 
-def require_results(out: str | Path | None, report: str | Path | None = None) -> None:
-    """Raises DatasetError or ReportError where a table or a page cannot be written to a path."""
+def require_results(
+    out: str | Path | None, report: str | Path | None = None, **images: object
+) -> None:
+    """Raises DatasetError or ReportError where a table or a page cannot be written to a path.
+
+    Args:
+        **images: Keywords that name the images of the page, with what they are given.
+
+    Raises:
+        ConfigError: Images are named, but no page.
+    """
     from difficulty_service.pages.html_page import require_page_file
 
+    for name, value in images.items():
+        if value and report is None:
+            raise ConfigError(
+                f"{name} changes nothing without a page",
+                "name one as ",
+                Setting("report"),
+                parameter=name,
+            )
     if out is not None:
         require_output_file(Path(out), WRITERS, DatasetError)
     if report is not None:

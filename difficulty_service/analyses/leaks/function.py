@@ -51,8 +51,8 @@ def leaks(
         the training set.
 
     Raises:
-        ConfigError: There is no test set, the cosine is out of bounds, or a search is named without
-            near copies to look for.
+        ConfigError: There is no test set, the cosine is out of bounds, a search is named without
+            near copies to look for, or images without a page.
         FeatureStoreError: Features are of different backbones or preparations, incomplete or
             damaged.
         DifficultyError: As for `report`, where a page or a table cannot be written.
@@ -61,7 +61,7 @@ def leaks(
         raise ConfigError("there is no test set", "name at least one", parameter="tests")
     chosen = "none" if near_duplicates is None else near_duplicates
     options = read_options(LeakOptions, {"near_duplicates": chosen, "search": search})
-    require_results(out, report)
+    require_results(out, report, train_images=train_images, test_images=test_images)
     splits = [split_of("train", train)]
     for number, test in enumerate(tests, start=1):
         splits.append(split_of(f"test {number}", test, splits[0]))

@@ -46,7 +46,7 @@ def diff(
         many have another label, `table` all of them, and `classes` how far each class moved.
 
     Raises:
-        ConfigError: An option is out of bounds.
+        ConfigError: An option is out of bounds, or images are named without a page.
         DatasetError: A version has no samples.
         FeatureStoreError: Features are of different backbones or preparations, incomplete or
             damaged.
@@ -54,7 +54,7 @@ def diff(
         DifficultyError: As for `report`, where a page or a table cannot be written.
     """
     options = read_options(DiffOptions, {"permutations": permutations, "seed": seed})
-    require_results(out, report)
+    require_results(out, report, images=images)
     first = split_of("old", old)
     second = split_of("new", new, first)
     measure = None

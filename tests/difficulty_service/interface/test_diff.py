@@ -73,3 +73,10 @@ def test_options_out_of_bounds_are_errors(
 ) -> None:
     with pytest.raises(ds.errors.ConfigError, match="permutations"):
         ds.diff(arrays, arrays, permutations=-1)
+
+
+def test_images_without_a_page_are_refused(
+    arrays: tuple[np.ndarray, np.ndarray, list[str]],
+) -> None:
+    with pytest.raises(ds.errors.ConfigError, match="images changes nothing without a page"):
+        ds.diff(arrays, arrays, images="photos/")

@@ -85,3 +85,13 @@ def test_without_a_test_set_there_is_nothing_to_compare(
 ) -> None:
     with pytest.raises(ds.errors.ConfigError, match="no test set"):
         ds.leaks(arrays)
+
+
+@pytest.mark.parametrize(
+    ("name", "images"), [("train_images", "photos/"), ("test_images", ["photos/"])]
+)
+def test_images_without_a_page_are_refused(
+    arrays: tuple[np.ndarray, np.ndarray], name: str, images: object
+) -> None:
+    with pytest.raises(ds.errors.ConfigError, match=f"{name} changes nothing without a page"):
+        ds.leaks(arrays, arrays, **{name: images})  # type: ignore[arg-type]
