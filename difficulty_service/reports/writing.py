@@ -418,6 +418,7 @@ def _values(
             samples, to_check, selection, _key(scores, samples, parts.order), parts.order
         )
         | {
+            "noun": provenance.noun,
             "columns": [column.data for column in beside],
             "copies": copies_data(samples, selection.copies),
         },

@@ -10,8 +10,8 @@ from difficulty_service.marks.files import read_marks
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.reports.assemble import ReportOptions, make_report, read_reported
 from difficulty_service.reports.sections import Order
-from difficulty_service.scores.file import read_scores
-from difficulty_service.scores.provenance import RandomCheck
+from difficulty_service.scores.file import read_scores, write_scores
+from difficulty_service.scores.provenance import Provenance, RandomCheck
 from difficulty_service.scores.random_checks import describe_check
 from tests.browser.kinds import OpenPage, Page
 from tests.browser.reports import axe_findings, write_report
@@ -97,6 +97,22 @@ def test_any_class_can_be_named(open_report: OpenReport, tmp_path: Path) -> None
         (ids[1], "keep", ""),
     ]
     assert following.startswith("2 of ")
+
+
+def test_texts_are_called_texts(open_page: OpenPage, scored: Path, tmp_path: Path) -> None:
+    contents = read_scores(scored)
+    provenance = contents.provenance.updated(Provenance(modality="text"))
+    write_scores(tmp_path / "scores.parquet", contents.table, provenance)
+    reported = read_reported(tmp_path / "scores.parquet")
+    make_report(reported, tmp_path / "doubtful.html", ReportOptions())
+    make_report(reported, tmp_path / "hardest.html", ReportOptions(order="hardest"))
+
+    cut = open_page(tmp_path / "doubtful.html").locator("#cut-count").inner_text()
+    page = open_page(tmp_path / "hardest.html")
+    page.locator(f".card:has([data-row='{len(contents.table) - 1}']) .look").click()
+
+    assert cut == "45 texts, 50.0 % of all"
+    assert "the hardest of all texts" in page.locator("#dialog-text").inner_text()
 
 
 def test_of_classes_that_differ_in_case_alone_the_one_that_is_typed_is_taken(

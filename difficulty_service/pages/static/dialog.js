@@ -68,7 +68,7 @@ export class Closer {
     const parts = data.labelled ? [sample.id] : [];
     if (sample.doubt !== null) parts.push(doubtInWords(data.doubt, sample.doubt));
     if (sample.difficulty !== null) parts.push(`difficulty ${sample.difficulty.toFixed(1)}`);
-    if (sample.percentile === 1) parts.push("the hardest of all images");
+    if (sample.percentile === 1) parts.push(`the hardest of all ${data.noun}s`);
     else if (sample.percentile !== null) {
       // Rounded down, so that no image is harder than all of them.
       parts.push(`harder than ${(Math.floor(1000 * sample.percentile) / 10).toFixed(1)} % of all`);

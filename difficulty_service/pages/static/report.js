@@ -124,12 +124,12 @@ class Report {
     for (const bar of byId("cut-bars").children) {
       bar.classList.toggle("off", Number(bar.dataset.low) < cut - 1e-3);
     }
-    const count = this.data.counts[step];
+    const count = this.data.counts[step], counted = plural(count, this.data.noun);
     const shown = doubtInWords(this.data.doubt, cut).replace(/^\w+ /, "");
     byId("cut-value").textContent = shown;
     byId("cut-count").textContent =
-      `${plural(count, "image")}, ${(100 * count / this.data.total).toFixed(1)} % of all`;
-    byId("cut").setAttribute("aria-valuetext", `${shown}: ${plural(count, "image")}`);
+      `${counted}, ${(100 * count / this.data.total).toFixed(1)} % of all`;
+    byId("cut").setAttribute("aria-valuetext", `${shown}: ${counted}`);
   }
 }
 
