@@ -1,5 +1,6 @@
 """Files that commands write: over nothing that is read, and with what to do with them."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,15 +65,35 @@ def write_drops(path: Path, marks: "pa.Table", scored: Path, purpose: str, clean
     Args:
         scored: A score file of the samples, or their features.
         purpose: What the command is for.
-        cleaned: File that it writes.
+        cleaned: Name of the file that it writes, without its ending.
     """
     from difficulty_service.base.wording import count_of
     from difficulty_service.marks.files import write_marks
     from difficulty_service.marks.record import from_table
 
     write_marks(path, from_table(marks))
-    scores = scored if scored.suffix and scored.is_file() else "SCORES"
-    out.print(
-        f"{count_of(len(marks), 'mark')} in {path}; to {purpose}: difficulty clean {scores} "
-        f"--marks {path} --out {cleaned}"
-    )
+    command = clean_command(scored, path, cleaned)
+    out.print(f"{count_of(len(marks), 'mark')} in {path}; to {purpose}: {command}")
+
+
+def clean_command(scored: Path, marks: Path, cleaned: str = "cleaned") -> str:
+    """The command that applies marks; Parquet holds images of every kind of dataset.
+
+    Args:
+        scored: A score file of the samples, or their features, perhaps with one beside them.
+        cleaned: Name of the file that it writes, without its ending.
+    """
+    files = filter(_holds_scores, (scored, scored.with_suffix(".parquet")))
+    scores = next((shlex.quote(str(path)) for path in files), "SCORES")
+    return f"difficulty clean {scores} --marks {shlex.quote(str(marks))} --out {cleaned}.parquet"
+
+
+def _holds_scores(path: Path) -> bool:
+    from difficulty_service.base.errors import ScoreFileError
+    from difficulty_service.scores.file import read_score_schema
+
+    try:
+        read_score_schema(path)
+    except ScoreFileError:
+        return False
+    return True

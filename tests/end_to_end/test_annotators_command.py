@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 pytestmark = pytest.mark.analysis("annotators")
@@ -47,6 +49,19 @@ def test_the_consensus_becomes_a_cleaned_dataset(difficulty: Command, folder: Pa
     with (folder / "cleaned.csv").open() as file:
         labels = {row["sample_id"]: row["label"] for row in csv.DictReader(file)}
     assert labels == {f"photo {row}": CLASSES[RIGHT[row]] for row in range(SAMPLES)}
+
+
+def test_a_dataset_beside_its_features_is_no_score_file_to_clean_by(
+    difficulty: Command, folder: Path
+) -> None:
+    pq.write_table(pa.table({"label": CLASSES[GIVEN]}), folder / "vectors.parquet")
+
+    done = difficulty(
+        *("annotators", folder / "vectors.npz", folder / "votes.csv", "--out", folder / "marks.csv")
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert f"to relabel: difficulty clean SCORES --marks {folder / 'marks.csv'}" in done.stdout
 
 
 def test_a_score_file_takes_the_place_of_features(difficulty: Command, folder: Path) -> None:

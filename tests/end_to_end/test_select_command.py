@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from difficulty_service.marks.files import read_marks
 from difficulty_service.scores.file import read_scores
 from tests.end_to_end.conftest import CLASSES, make_photos
+from tests.factories import png_of
 
 pytestmark = pytest.mark.analysis("selection")
 
@@ -67,6 +69,23 @@ def test_the_next_round_chooses_others_and_json_counts_them(
     result = json.loads(again.stdout)
     assert (result["samples"], result["excluded"], result["chosen"]) == (60, 40, 20)
     assert result["strategies"] == {"random": 20}
+
+
+@pytest.mark.parametrize("source", ["scores.parquet", "scores.features"])
+def test_the_command_that_keeps_the_chosen_ones_works_for_images_in_a_table(
+    difficulty: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    images = [{"bytes": png_of((row, 0, 0)), "path": None} for row in range(40)]
+    pq.write_table(pa.table({"image": images, "label": ["cat", "dog"] * 20}), "photos.parquet")
+    difficulty("score", "photos.parquet", "--backbone", "builtin", "--out", "scores.parquet")
+
+    done = difficulty("select", source, "--count", 9, "--out", "a.csv", "--drop-others", "b.csv")
+    command = done.stdout.split("difficulty ")[1].split("\n")[0]
+    cleaned = difficulty(*command.split())
+
+    assert cleaned.returncode == 0, cleaned.stderr
+    assert pq.read_metadata("chosen.parquet").num_rows == 9
 
 
 def test_a_core_set_is_cleaned_to_and_the_scores_of_it_are_exported(

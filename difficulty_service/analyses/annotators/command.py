@@ -8,7 +8,7 @@ from cyclopts.validators import Number
 
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_table, print_warnings
-from difficulty_service.cli.written_files import require_writable
+from difficulty_service.cli.written_files import clean_command, require_writable
 from difficulty_service.settings.command_options import listed_names
 
 if TYPE_CHECKING:
@@ -74,11 +74,7 @@ def annotators(
     print_warnings(report.warnings)
     console.print(f"\nthe consensus is in {out}, the annotators are in {beside}")
     if len(report.marks):
-        scores = source.with_suffix(".parquet")
-        console.print(
-            f"to relabel: difficulty clean {scores if scores.exists() else 'SCORES'} "
-            f"--marks {out} --out cleaned.csv --dry-run"
-        )
+        console.print(f"to relabel: {clean_command(source, out)} --dry-run")
 
 
 def report_annotators(report: "AnnotatorReport") -> None:

@@ -95,9 +95,9 @@ def leaks(
             found.save(out)
             console.print(f"the pairs are in {out}")
         if drop_train is not None:
-            write_drops(drop_train, found.train_marks, train, "drop them", "cleaned.csv")
+            write_drops(drop_train, found.train_marks, train, "drop them", "cleaned")
         if drop_test is not None:
-            write_drops(drop_test, found.tests[0].marks, tests[0], "drop them", "cleaned.csv")
+            write_drops(drop_test, found.tests[0].marks, tests[0], "drop them", "cleaned")
         if report is not None:
             print_warnings(
                 write_leak_page(report, found, splits, (train_images, test_images), as_option)

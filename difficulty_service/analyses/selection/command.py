@@ -83,7 +83,7 @@ def select(
         report_selection(selection, out)
         if drop_others is not None:
             purpose = "keep the chosen ones only"
-            write_drops(drop_others, selection.other_marks, pool, purpose, "chosen.csv")
+            write_drops(drop_others, selection.other_marks, pool, purpose, "chosen")
         if out_scores is not None:
             write_chosen_scores(selection, pool, out_scores)
     if output.json_:
