@@ -23,8 +23,8 @@ def audit(
     """Compares scores with what is known about the samples.
 
     rank: Spearman correlation with a number, or with the entropy of a list of votes.
-    flag: how well the scores find the flagged samples (true values, 1 beside 0 where there are
-    more than two classes, or labels other than the one that was scored). error-rate: errors of a
+    flag: how well the scores find the flagged samples (true values, 1 beside 0 with more than two
+    classes, or labels other than the one that was scored). error-rate: errors of a
     classifier (its predicted label, or a list of logits) from the easiest to the hardest samples.
 
     Args:
